@@ -377,7 +377,7 @@ fn report_of(store: String, restart: RestartReport, status: Status) -> StoreRepo
         lag_ns,
         recent_lag_ns,
         refresh_round_ns: status.refresh_round_ns,
-        trouble,
+        trouble: trouble.or(status.unseen),
         pause_ns,
         ended,
         refuses_new: !status.accepts_new,

@@ -184,6 +184,8 @@ pub struct Status {
     pub refused_ns: u64,
     /// Why the store did not take the last message; none if it did.
     pub trouble: Option<String>,
+    /// Why it could not be looked, the last time, whether the store still has what it was given; none if it could.
+    pub unseen: Option<String>,
     /// Nothing is stored any more, whatever becomes of the store.
     pub ended: bool,
     /// Of the times that packets waited while it was told what has changed, half took no longer.
@@ -571,7 +573,7 @@ impl WriteBehind {
                     self.counts.stored += since.len() as u64;
                     self.lags.note(since, now_ns);
                 }
-                lane::Answered::Ours => {}
+                lane::Answered::Ours | lane::Answered::Unseen => {}
                 lane::Answered::Refused(error) => self.trouble = Some(error),
                 lane::Answered::Lost => self.counts.rebuilds += 1,
                 lane::Answered::Fenced => {
@@ -647,6 +649,7 @@ impl WriteBehind {
             recent_lag_ns: self.lags.recent_ns,
             accepts_new: !(slow && self.settings.policy == Policy::RefuseNew),
             trouble: self.trouble.as_ref().map(ToString::to_string),
+            unseen: self.lanes.iter().find_map(Lane::unseen).map(ToString::to_string),
             ..Status::default()
         }
     }

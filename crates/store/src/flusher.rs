@@ -216,9 +216,11 @@ impl Flusher {
         Feed::new(&self.shared)
     }
 
-    /// Why the store did not take the last message, about ten periods ago; `None`: it did.
+    /// Why the store did not take the last message, about ten periods ago, or could not be looked at last; `None`: it
+    /// did, and could.
     pub fn trouble(&self) -> Option<String> {
-        lock(&self.shared.status).trouble.clone()
+        let status = lock(&self.shared.status);
+        status.trouble.as_ref().or(status.unseen.as_ref()).cloned()
     }
 
     /// How it goes, about ten periods old.
@@ -244,7 +246,7 @@ impl Flusher {
 
     /// Brings everything that was handed over to the store, looks whether it still has what it was given, all
     /// for at most `patience`, and stops; how it ended. `waiting` is not 0 if the store did not take everything;
-    /// there is `trouble` without it if it took everything and could not be asked once more.
+    /// there is `trouble` without it, or something `unseen`, if it took everything and could not be asked once more.
     pub fn close(mut self, patience: Duration) -> Status {
         self.shared.closes.store(true, Ordering::Relaxed);
         self.shared.wake();

@@ -36,6 +36,8 @@ pub(super) struct Lane {
     /// Whether the batch under way looks, and how often in a row one that did found that something lacks, or was refused.
     looks: bool,
     lacks: u32,
+    /// Why it could not be looked the last time.
+    unseen: Option<Error>,
     /// It is to be looked whether the store still has everything, however short ago it had.
     is_in_doubt: bool,
     /// How often in a row the store would not work on this scope, or list it; not before then is it asked again.
@@ -73,6 +75,8 @@ pub(super) enum Answered {
     Fenced,
     /// Nothing was done, nor lost: the store works on others now.
     Refused(Error),
+    /// Nothing was done, nor lost: it could not be looked. The same is asked again without a look.
+    Unseen,
 }
 
 impl Lane {
@@ -93,6 +97,7 @@ impl Lane {
             turn: (number % TURNS) as u64,
             looks: false,
             lacks: 0,
+            unseen: None,
             is_in_doubt: false,
             refusals: 0,
             retry_ns: 0,
@@ -274,16 +279,29 @@ impl Lane {
         self.look_ns = Some(now_ns.saturating_add(pause_ns));
     }
 
-    fn note_look(&mut self, outcome: &Outcome, check_ns: u64, now_ns: u64) {
+    /// What became of the batch under way; whether it looked.
+    fn note_look(&mut self, outcome: &Outcome, check_ns: u64, now_ns: u64) -> bool {
+        if !std::mem::take(&mut self.looks) {
+            return false;
+        }
         match outcome {
-            _ if !std::mem::take(&mut self.looks) => {}
-            Outcome::Committed => self.lacks = 0,
+            Outcome::Committed => (self.lacks, self.unseen) = (0, None),
             Outcome::Lacks | Outcome::Refused(_) => {
                 self.lacks += 1;
                 self.look_later(check_ns, now_ns);
+                self.unseen = match outcome {
+                    Outcome::Refused(error) => Some(error.clone()),
+                    _ => None,
+                };
             }
             Outcome::Found(_) => {}
         }
+        true
+    }
+
+    /// Why it could not be looked the last time whether the store still has what it was given.
+    pub(super) fn unseen(&self) -> Option<&Error> {
+        self.unseen.as_ref()
     }
 
     pub(super) fn answered(
@@ -293,7 +311,7 @@ impl Lane {
         now_ns: u64,
     ) -> Answered {
         let sent = self.sent;
-        self.note_look(&outcome, settings.check_ns, now_ns);
+        let looked = self.note_look(&outcome, settings.check_ns, now_ns);
         let refusals = std::mem::take(&mut self.refusals);
         let found = match outcome {
             Outcome::Committed => {
@@ -311,7 +329,7 @@ impl Lane {
                 self.failed();
                 self.retry_ns = now_ns.saturating_add(pause_ns(settings.period_ns, refusals));
                 self.refusals = refusals + 1;
-                return Answered::Refused(error);
+                return if looked { Answered::Unseen } else { Answered::Refused(error) };
             }
             Outcome::Lacks => {
                 // A batch of before whose answer was lost may still arrive: its mark would be one of ours.

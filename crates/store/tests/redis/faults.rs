@@ -392,6 +392,63 @@ fn what_others_wrote_into_a_scope_delays_no_other() {
     assert_eq!(flusher.trouble(), None);
 }
 
+/// Nothing changes there any more: only who looks finds it.
+#[test]
+fn what_others_wrote_where_only_looks_find_it_is_told_until_it_is_gone() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]);
+    let address = by_socket(&server);
+    let check_ns = 100_000_000;
+    let settings = Settings { check_ns, ..settings() };
+    let (flusher, _) = Flusher::open(driver(&address), "nat", "edge", settings).unwrap();
+    let mut feed = flusher.feed();
+    feed.change(Change::insert(&of_shard(3).0, Entry::Pair(vec![1], vec![1])));
+    feed.hand_over_surely();
+    let written = flusher.settle(PATIENCE);
+    assert_eq!((written.waiting, &written.trouble, &written.unseen), (0, &None, &None));
+    server.ask::<()>(&["SET", "nat@edge@s3@map@flows", "theirs"]);
+    let is_told = || flusher.trouble().is_some_and(|why| why.contains("WRONGTYPE"));
+    until("it is found", is_told);
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(2) {
+        assert!(is_told(), "forgotten after {:?}", began.elapsed());
+        thread::sleep(Duration::from_millis(1));
+    }
+    server.ask::<()>(&["DEL", "nat@edge@s3@map@flows"]);
+    until("it is written again", || flusher.status().rebuilds == 1 && flusher.trouble().is_none());
+    let status = flusher.close(PATIENCE);
+    assert_eq!((status.waiting, status.trouble, status.unseen), (0, None, None));
+    let found = ask(&mut driver(&address), &of_shard(3).0, Operation::Find(vec![1]));
+    assert_eq!(found, Ok(Reply::Found(Some(Entry::Pair(vec![1], vec![1])))));
+}
+
+/// With the mark, it cannot stay.
+#[test]
+fn what_others_wrote_goes_where_the_mark_is_gone_too() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]);
+    let address = by_socket(&server);
+    let (flusher, _) = Flusher::open(driver(&address), "nat", "edge", settings()).unwrap();
+    let mut feed = flusher.feed();
+    let (flows, count) = of_shard(3);
+    feed.change(Change::insert(&flows, Entry::Pair(vec![1], vec![1])));
+    feed.change(Change::put(&count, Content::Counter(1)));
+    feed.hand_over_surely();
+    assert_eq!(flusher.settle(PATIENCE).waiting, 0);
+    let written = view::state(&mut driver(&address), "nat", None).unwrap();
+    server.ask::<()>(&["SET", "nat@edge@s3@map@flows", "theirs"]);
+    server.ask::<()>(&["DEL", "nat@edge@s3@counter@n"]);
+    server.ask::<()>(&["RPUSH", "nat@edge@s3@counter@n", "theirs"]);
+    server.ask::<()>(&["DEL", "nat@edge@s3@value@.mark"]);
+    let status = flusher.close(PATIENCE);
+    assert_eq!((status.waiting, status.rebuilds, status.trouble), (0, 1, None));
+    assert_eq!(view::state(&mut driver(&address), "nat", None).unwrap(), written);
+}
+
 /// In the middle of a script, and in the middle of a run.
 #[test]
 fn who_may_not_write_is_told_so_and_not_that_others_have() {
@@ -425,8 +482,8 @@ fn who_may_not_write_is_told_so_and_not_that_others_have() {
     assert!(is_of_user(&told), "{told:?}");
 }
 
-/// How late changes are stored when they are many or few, of one scope or of 512 shards: printed, not
-/// asserted, since it depends on the machine.
+/// How late changes are stored when they are many or few, of one scope or of 512 shards, with looks once a second or
+/// none: printed, not asserted, since it depends on the machine.
 /// `cargo test -p anabranch-store --features redis --test redis -- --ignored --nocapture lag`
 #[test]
 #[ignore = "measures"]
@@ -436,17 +493,23 @@ fn lag_of_one_scope_and_of_many() {
         return;
     }
     for a_second in [1_000u64, 10_000, 100_000] {
-        for shards in [1u64, 512] {
-            let server = Server::start(&[]);
-            let status = lag(&by_socket(&server), a_second, shards);
-            println!("{a_second} changes a second in {shards} scopes: {status:?}");
+        for (shards, round) in [1u64, 512].into_iter().flat_map(|n| (0..3).map(move |r| (n, r))) {
+            for (looks, check_ns) in [("with", Settings::default().check_ns), ("no", u64::MAX)] {
+                let server = Server::start(&[]);
+                let status = lag(&by_socket(&server), a_second, shards, check_ns);
+                let told: String = server.ask(&["INFO", "cpu"]);
+                let of = told.lines().find(|line| line.starts_with("used_cpu_user:")).unwrap();
+                println!(
+                    "{a_second} changes a second in {shards} scopes, {looks} looks, {round}: {of} {status:?}"
+                );
+            }
         }
     }
 }
 
 /// Inserts so many entries a second for three seconds, in batches a millisecond apart.
-fn lag(address: &str, a_second: u64, shards: u64) -> Status {
-    let settings = Settings::default();
+fn lag(address: &str, a_second: u64, shards: u64, check_ns: u64) -> Status {
+    let settings = Settings { check_ns, ..Settings::default() };
     let (flusher, _) = Flusher::open(driver(address), "nat", "edge", settings).unwrap();
     let maps: Vec<Key> = (0..shards).map(|shard| of_shard(shard as u16).0).collect();
     let (mut feed, began, mut sent) = (flusher.feed(), Instant::now(), 0);
