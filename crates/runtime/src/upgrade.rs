@@ -7,8 +7,8 @@
 //!
 //! What stands before a `═▶` is in the store before what stands behind it is written, and either may take any number
 //! of messages; those three go in one: a release that knows nothing of `.upgraded.X` refuses the state from there on,
-//! and does not write what would be lost when this one goes on. **Invariant**: who is killed leaves the state of then whole, and where `.upgraded.X` says of what its
-//! entries are made, that of now, under `.new.X`.
+//! and does not write what would be lost when this one goes on. **Invariant**: who is killed leaves the state of then
+//! whole, and where `.upgraded.X` says of what its entries are made, that of now, under `.new.X`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -141,8 +141,8 @@ impl Lane {
         self.mirror.change_entry(object, name, value, self.is_following().then_some(since));
     }
 
-    /// With more than `most` waiting by name, and twice as many as there is, the names are forgotten: it is to be
-    /// found out what the store has. (Of a large state much waits while it is stored: to begin anew for it would never end.)
+    /// With more than `most` waiting by name, and twice as many as there is, the names are forgotten: it is to be found
+    /// out what the store has. (Of a large state much waits while it is stored: to begin anew for it would never end.)
     pub(super) fn bound(&mut self, most: usize, now_ns: u64) {
         let lacking = self.mirror.lacking();
         let is_much = lacking > most && lacking as u64 > 2 * self.mirror.len();
