@@ -1,6 +1,10 @@
 //! `afpacket:IF`: packet sockets with a mapped receive ring (`packet(7)`; the kernel's
 //! Documentation/networking/packet_mmap.rst).
 //!
+//! The ring has a slot for each packet (TPACKET_V2), which is there as soon as it has come: blocks of many
+//! (TPACKET_V3) hold fewer system calls and more packets, and packets back, until the block is full or some
+//! milliseconds old. What is larger than a slot, as offloads make it, waits at the socket instead.
+//!
 //! Each worker has a socket for receiving and one for sending. The receiving ones form a fanout group:
 //! the kernel gives each packet to one of them, by a hash of its flow. What is sent goes past the queueing
 //! discipline straight to the device, so that a full device is a drop, not a wait.
@@ -11,7 +15,8 @@ use super::offload::{Offload, Wire};
 use super::ring::Ring;
 use super::segment::Segments;
 use super::system::{
-    Mapping, bind, bound_interface, option, refuse_all, refuse_none, send_batch, set_option, socket,
+    Mapping, bind, bound_interface, option, receive, refuse_all, refuse_none, send_batch,
+    set_option, socket,
 };
 use super::{LivePort, Opened, Queue, QueueStatistics, Sent, interface};
 use crate::port::{FreeBuffers, Pool};
@@ -22,28 +27,24 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of a block: room for the largest packet of an offload, with the kernel's headers.
+/// Bytes of a block, in which the kernel allocates a ring.
 const BLOCK: usize = 128 << 10;
-/// Blocks of a ring, at least and at most: 8 to 32 MiB. One is used up every millisecond in which a packet comes, so
-/// that a worker may stand still for as many milliseconds.
+/// Blocks of a ring, at least and at most: 8 to 32 MiB, which is 4,096 to 16,384 packets.
 const BLOCKS: RangeInclusive<usize> = 64..=256;
 /// Blocks of a port, over which more workers have fewer each, down to the least.
 const PORT_BLOCKS: usize = 512;
-/// Milliseconds after which a block that is not full is handed over.
-const BLOCK_TIMEOUT_MS: u32 = 1;
+/// Bytes of a slot at least: room for a packet of 1,500 bytes.
+const SHORTEST_SLOT: usize = 2_048;
+/// Bytes that larger packets may take up while they wait at a socket, if the kernel lets them.
+const WAITING: i32 = 32 << 20;
 /// Free bytes before each packet.
 const HEADROOM: u32 = 128;
-/// Buffers for segments of large packets.
-const SEGMENTS: usize = 128;
-/// Longest segment: as long as an IP packet can be.
-const LONGEST_SEGMENT: usize = 65_536 + 18;
-/// Where the first packet of a block is named (`struct tpacket_hdr_v1`), and their number.
-const FIRST_PACKET: usize = 16;
-const PACKETS: usize = 12;
-/// Bytes before the headroom of a packet (`TPACKET3_HDRLEN`).
-const HEADER: usize = 68;
-/// `PACKET_IGNORE_OUTGOING` (linux/if_packet.h).
-const IGNORE_OUTGOING: libc::c_int = 23;
+/// Buffers for packets that are larger than a slot, and for their segments.
+const BUFFERS: usize = 128;
+/// Longest packet of a buffer: as long as an IP packet can be.
+const LONGEST: usize = 65_536 + 18;
+/// Bytes before the headroom of a packet (`TPACKET2_HDRLEN`), and the most that may be between it and the packet.
+const HEADER: usize = libc::TPACKET2_HDRLEN + 16 + Offload::LEN;
 
 /// Sockets of a fanout group at most.
 const MOST_MEMBERS: usize = 256;
@@ -73,8 +74,7 @@ impl Group {
         let claimed = self.0.compare_exchange(known, begun, Ordering::AcqRel, Ordering::Relaxed);
         claimed.map_err(|_| again())?;
         let begin = || {
-            const UNIQUE: u32 = 0x2000;
-            fanout(mode | UNIQUE << 16)?;
+            fanout(mode | libc::PACKET_FANOUT_FLAG_UNIQUEID << 16)?;
             option::<u32>(socket, libc::SOL_PACKET, libc::PACKET_FANOUT)
         };
         let begun_as = begin().map(|id| begun | Self::THERE | u64::from(id & 0xffff));
@@ -94,15 +94,40 @@ fn blocks(workers: usize) -> usize {
     (PORT_BLOCKS / workers.max(1)).clamp(*BLOCKS.start(), *BLOCKS.end())
 }
 
+/// Bytes of a slot: for a packet of the length that the interface sends and its two VLAN tags, a power of two.
+fn slot(mtu: usize) -> usize {
+    const ETHERNET: usize = 14 + 2 * 4;
+    let needed = HEADER + HEADROOM as usize + ETHERNET + mtu;
+    needed.clamp(SHORTEST_SLOT, BLOCK).next_power_of_two()
+}
+
+/// How a ring is divided.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    blocks: usize,
+    slot: usize,
+}
+
+impl Shape {
+    fn request(self) -> libc::tpacket_req {
+        libc::tpacket_req {
+            tp_block_size: BLOCK as u32,
+            tp_block_nr: self.blocks as u32,
+            tp_frame_size: self.slot as u32,
+            tp_frame_nr: (BLOCK * self.blocks / self.slot) as u32,
+        }
+    }
+}
+
 /// Opens the sockets of one queue and maps its ring of so many blocks, or as many as there is memory for.
 fn open_queue_of_most(
     name: &str,
     group: Option<&Group>,
-    blocks: usize,
+    shape: Shape,
 ) -> Result<(Sockets, Mapping), OpenError> {
-    match open_queue(name, group, blocks) {
-        Err(error) if error.is_for_memory() && blocks > *BLOCKS.start() => {
-            open_queue_of_most(name, group, blocks / 2)
+    match open_queue(name, group, shape) {
+        Err(error) if error.is_for_memory() && shape.blocks > *BLOCKS.start() => {
+            open_queue_of_most(name, group, Shape { blocks: shape.blocks / 2, ..shape })
         }
         opened => opened,
     }
@@ -112,7 +137,7 @@ fn open_queue_of_most(
 fn open_queue(
     name: &str,
     group: Option<&Group>,
-    blocks: usize,
+    shape: Shape,
 ) -> Result<(Sockets, Mapping), OpenError> {
     let index = interface::usable(name)?;
     let step = |what| OpenError::of(name, what, Capability::NetRaw);
@@ -121,16 +146,20 @@ fn open_queue(
     let set = |option, value: i32| set_option(&receive, libc::SOL_PACKET, option, &value);
     // Nothing comes in before the socket is in its group: every socket would get it.
     refuse_all(&receive).map_err(step("filtering packets"))?;
-    set(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V3 as i32)
+    set(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as i32)
         .and_then(|()| set(libc::PACKET_VNET_HDR, 1))
         .and_then(|()| set(libc::PACKET_RESERVE, HEADROOM as i32))
-        .and_then(|()| set(IGNORE_OUTGOING, 1))
+        .and_then(|()| set(libc::PACKET_IGNORE_OUTGOING, 1))
+        .and_then(|()| set(libc::PACKET_COPY_THRESH, 1))
         .and_then(|()| {
-            set_option(&receive, libc::SOL_PACKET, libc::PACKET_RX_RING, &ring_request(blocks))
+            set_option(&receive, libc::SOL_PACKET, libc::PACKET_RX_RING, &shape.request())
         })
         .map_err(step("making a receive ring"))?;
-    let mapping =
-        Mapping::new(&receive, BLOCK * blocks, 0).map_err(step("mapping the receive ring"))?;
+    // Who may not administer the network has as much as the system lets him (net.core.rmem_max).
+    let room = |option| set_option(&receive, libc::SOL_SOCKET, option, &WAITING);
+    let _ = room(libc::SO_RCVBUFFORCE).or_else(|_| room(libc::SO_RCVBUF));
+    let mapping = Mapping::new(&receive, BLOCK * shape.blocks, 0)
+        .map_err(step("mapping the receive ring"))?;
     let everything = (libc::ETH_P_ALL as u16).to_be();
     bind(&receive, &address(index, everything)).map_err(step("binding to the interface"))?;
     receive_all(&receive, index).map_err(step("receiving what is for other stations"))?;
@@ -156,19 +185,6 @@ pub(super) fn open_sender(name: &str, index: i32) -> Result<OwnedFd, OpenError> 
     set_option(&send, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1)
         .map_err(step("sending past the queueing discipline"))?;
     Ok(send)
-}
-
-fn ring_request(blocks: usize) -> libc::tpacket_req3 {
-    const FRAME: usize = 2_048;
-    libc::tpacket_req3 {
-        tp_block_size: BLOCK as u32,
-        tp_block_nr: blocks as u32,
-        tp_frame_size: FRAME as u32,
-        tp_frame_nr: (BLOCK * blocks / FRAME) as u32,
-        tp_retire_blk_tov: BLOCK_TIMEOUT_MS,
-        tp_sizeof_priv: 0,
-        tp_feature_req_word: 0,
-    }
 }
 
 fn address(interface: i32, protocol: u16) -> libc::sockaddr_ll {
@@ -206,12 +222,14 @@ pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, O
     let group = Arc::new(Group::default());
     interface::usable(name)?;
     let claim = Arc::new(claim(name)?);
+    let slot = slot(interface::mtu(name).unwrap_or(0));
+    let shape = Shape { blocks: blocks(workers), slot };
     let queues = (0..workers.max(1)).map(|_| {
         let group = (workers > 1).then(|| Arc::clone(&group));
-        let (sockets, mapping) = open_queue_of_most(name, group.as_deref(), blocks(workers))?;
-        let pool = Pool::new(SEGMENTS, LONGEST_SEGMENT);
+        let (sockets, mapping) = open_queue_of_most(name, group.as_deref(), shape)?;
+        let pool = Pool::new(BUFFERS, LONGEST);
         let (name, _claim) = (name.to_owned(), Arc::clone(&claim));
-        let memory = Memory { name, port, group, sockets, mapping, pool, _claim };
+        let memory = Memory { name, port, group, sockets, mapping, slot, pool, _claim };
         Ok(Box::new(memory) as Box<dyn Opened>)
     });
     let queues = queues.collect::<Result<_, OpenError>>()?;
@@ -232,6 +250,7 @@ struct Memory {
     group: Option<Arc<Group>>,
     sockets: Sockets,
     mapping: Mapping,
+    slot: usize,
     pool: Pool,
     _claim: Arc<Claim>,
 }
@@ -245,8 +264,8 @@ impl Opened for Memory {
             port: self.port,
             group: self.group.as_deref(),
             sockets: &mut self.sockets,
-            ring: Ring::new(&mut self.mapping, BLOCK),
-            block: None,
+            shape: Shape { blocks: self.mapping.len() / BLOCK, slot: self.slot },
+            ring: Ring::new(&mut self.mapping, self.slot),
             large: None,
             free: self.pool.buffers(),
             statistics: QueueStatistics::default(),
@@ -255,13 +274,7 @@ impl Opened for Memory {
     }
 }
 
-/// A block that is being read.
-struct Block<'m> {
-    rest: &'m mut [u8],
-    left: u32,
-}
-
-/// A packet in the ring, with what is before and after it.
+/// A packet in its slot, or in a buffer if it is larger, with what is before and after it.
 struct Received<'m> {
     buffer: &'m mut [u8],
     start: usize,
@@ -281,8 +294,8 @@ struct AfPacket<'m> {
     port: Port,
     group: Option<&'m Group>,
     sockets: &'m mut Sockets,
+    shape: Shape,
     ring: Ring<'m>,
-    block: Option<Block<'m>>,
     large: Option<Large<'m>>,
     free: FreeBuffers<'m>,
     statistics: QueueStatistics,
@@ -297,75 +310,106 @@ fn short(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2)?.first_chunk().copied().map(u16::from_ne_bytes)
 }
 
-/// Splits a slice; what lies past its end is cut off.
-fn split(bytes: &mut [u8], at: usize) -> (&mut [u8], &mut [u8]) {
-    let at = at.min(bytes.len());
-    bytes.split_at_mut(at)
+/// What the kernel says of a packet besides.
+struct Status {
+    /// All of it waits at the socket.
+    waits: bool,
+    /// The VLAN tag that the kernel took out: its type, and the rest.
+    tag: Option<(u16, u16)>,
+}
+
+/// Reads what the kernel has written before a packet (`struct tpacket2_hdr`). `Err`: it makes no sense.
+#[inline(always)]
+fn read(slot: &mut [u8]) -> Result<(Received<'_>, Status), &mut [u8]> {
+    let fields = (|| {
+        let status = number(slot, 0)?;
+        let (wire_len, len) = (number(slot, 4)?, number(slot, 8)? as usize);
+        let start = usize::from(short(slot, 12)?);
+        let kind = (status & libc::TP_STATUS_VLAN_TPID_VALID != 0).then_some(short(slot, 26)?);
+        let tag = (kind.unwrap_or(0x8100), short(slot, 24)?);
+        let tag = (status & libc::TP_STATUS_VLAN_VALID != 0).then_some(tag);
+        let waits = status & libc::TP_STATUS_COPY != 0;
+        let offload = slot.get(start.checked_sub(Offload::LEN)?..)?.first_chunk()?;
+        Some((start, len, wire_len, Offload::read(offload), Status { waits, tag }))
+    })();
+    match fields {
+        Some((start, len, wire_len, offload, status)) if start + len <= slot.len() => {
+            Ok((Received { buffer: slot, start, len, wire_len, offload }, status))
+        }
+        _ => Err(slot),
+    }
 }
 
 impl<'m> AfPacket<'m> {
     /// The next packet of the ring.
     fn next(&mut self) -> Option<Received<'m>> {
-        loop {
-            let mut block = match self.block.take() {
-                Some(block) => block,
-                None => self.open_block()?,
-            };
-            if block.left == 0 {
-                self.give(block.rest);
-                continue;
-            }
-            block.left -= 1;
-            let len = match number(block.rest, 0) {
-                Some(next) if next > 0 && block.left > 0 => next as usize,
-                _ => block.rest.len(),
-            };
-            let (packet, rest) = split(block.rest, len);
-            self.block = Some(Block { rest, left: block.left });
-            if let Some(received) = self.read(packet) {
-                return Some(received);
-            }
-        }
-    }
-
-    fn open_block(&mut self) -> Option<Block<'m>> {
-        let block = self.ring.take()?;
-        let left = number(block, PACKETS).unwrap_or(0);
-        let first = number(block, FIRST_PACKET).unwrap_or(0) as usize;
-        let (head, rest) = split(block, first);
-        self.give(head);
-        Some(Block { rest, left })
-    }
-
-    /// Reads what the kernel has written before a packet (`struct tpacket3_hdr`), and puts a VLAN tag that
-    /// it took out back into the frame.
-    fn read(&mut self, packet: &'m mut [u8]) -> Option<Received<'m>> {
-        let (header, buffer) = split(packet, HEADER);
-        let fields = (|| {
-            let (captured, len) = (number(header, 12)? as usize, number(header, 16)?);
-            let start = usize::from(short(header, 24)?).checked_sub(HEADER)?;
-            let status = number(header, 20)?;
-            let tag = (status & libc::TP_STATUS_VLAN_VALID != 0).then_some(number(header, 32)?);
-            let kind =
-                (status & libc::TP_STATUS_VLAN_TPID_VALID != 0).then_some(short(header, 36)?);
-            let offload = buffer.get(start.checked_sub(Offload::LEN)?..)?.first_chunk()?;
-            Some((captured, len, start, tag, kind, Offload::read(offload)))
-        })();
-        self.give(header);
-        let Some((len, wire_len, start, tag, kind, offload)) = fields else {
-            self.give(buffer);
+        // What is too large for its slot needs a buffer.
+        if self.free.is_empty() {
             return None;
-        };
-        let mut received = Received { buffer, start, len, wire_len, offload };
-        if let Some(tag) = tag {
-            received.put_tag(kind.unwrap_or(0x8100), tag as u16);
         }
-        Some(received)
+        loop {
+            let slot = self.ring.take()?;
+            let (mut received, status) = match read(slot) {
+                Ok(read) => read,
+                Err(slot) => {
+                    self.give(slot);
+                    continue;
+                }
+            };
+            if status.waits {
+                received = self.complete(received);
+            }
+            if let Some((kind, tag)) = status.tag {
+                received.put_tag(kind, tag);
+            }
+            return Some(received);
+        }
     }
 
-    fn give(&mut self, part: &'m mut [u8]) {
-        if let Err(segment) = self.ring.give(part) {
-            self.free.give(segment);
+    /// A packet of which all waits at the socket and the beginning is in a slot. If it does not wait there, the
+    /// beginning.
+    #[cold]
+    fn complete(&mut self, cut: Received<'m>) -> Received<'m> {
+        const START: usize = crate::port::HEADROOM;
+        let Some(buffer) = self.free.take() else { return cut };
+        let message = buffer.get_mut(START - Offload::LEN..).unwrap_or_default();
+        let len = cut.wire_len as usize;
+        let beginning = cut.buffer.get(cut.start..cut.start + cut.len).unwrap_or_default();
+        // The socket's error, if it has one, is told once.
+        let mut may_fail = true;
+        let is_there = loop {
+            match receive(&self.sockets.receive, message) {
+                Ok(all) => {
+                    let is_it =
+                        message.get(Offload::LEN..).unwrap_or_default().starts_with(beginning);
+                    // What is another's was left behind.
+                    if is_it && all == len + Offload::LEN {
+                        break all <= message.len();
+                    }
+                }
+                Err(error) if may_fail && error.kind() != io::ErrorKind::WouldBlock => {
+                    may_fail = false
+                }
+                Err(_) => break false,
+            }
+        };
+        if is_there {
+            self.give(cut.buffer);
+            return Received {
+                buffer,
+                start: START,
+                len,
+                wire_len: cut.wire_len,
+                offload: cut.offload,
+            };
+        }
+        self.free.give(buffer);
+        cut
+    }
+
+    fn give(&mut self, buffer: &'m mut [u8]) {
+        if let Err(buffer) = self.ring.give(buffer) {
+            self.free.give(buffer);
         }
     }
 
@@ -430,7 +474,7 @@ impl<'m> AfPacket<'m> {
     fn note_missed(&mut self) {
         let level = libc::SOL_PACKET;
         let kernel =
-            option::<libc::tpacket_stats_v3>(&self.sockets.receive, level, libc::PACKET_STATISTICS);
+            option::<libc::tpacket_stats>(&self.sockets.receive, level, libc::PACKET_STATISTICS);
         self.statistics.missed += kernel.map_or(0, |kernel| u64::from(kernel.tp_drops));
     }
 
@@ -444,15 +488,10 @@ impl<'m> AfPacket<'m> {
 
     /// Opens an interface that has come back, if all that came by the old one has been handled.
     fn reopen(&mut self) {
-        let is_read = self.block.as_ref().is_none_or(|block| block.left == 0);
-        if !is_read || self.large.is_some() || self.ring.is_filled() {
+        if self.large.is_some() || self.ring.is_filled() {
             return;
         }
-        let blocks = self.ring.blocks();
-        let Ok((sockets, mapping)) = open_queue(self.name, self.group, blocks) else { return };
-        if let Some(block) = self.block.take() {
-            self.give(block.rest);
-        }
+        let Ok((sockets, mapping)) = open_queue(self.name, self.group, self.shape) else { return };
         // The counts of a socket go with it.
         self.note_missed();
         if self.ring.replace(mapping).is_ok() {
@@ -591,6 +630,26 @@ mod tests {
     fn few_workers_have_long_rings() {
         let of = [1, 2, 4, 8, 256].map(blocks);
         assert_eq!(of, [256, 256, 128, 64, 64]);
+    }
+
+    #[test]
+    fn a_slot_holds_what_an_interface_sends() {
+        let of = [0, 1_500, 1_820, 1_821, 9_000, 65_536, 1 << 40].map(slot);
+        assert_eq!(of, [2_048, 2_048, 2_048, 4_096, 16_384, BLOCK, BLOCK]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_no_packet() {
+        let mut slot = [0; 2_048];
+        let mut with = |start: u16, len: u32| {
+            slot[8..12].copy_from_slice(&len.to_ne_bytes());
+            slot[12..14].copy_from_slice(&start.to_ne_bytes());
+            read(&mut slot).map(|(received, _)| (received.start, received.len)).ok()
+        };
+        assert_eq!(with(204, 1_844), Some((204, 1_844)));
+        for (start, len) in [(9, 60), (204, 1_845), (2_049, 0), (204, u32::MAX)] {
+            assert_eq!(with(start, len), None, "{len} bytes from {start}");
+        }
     }
 
     #[test]

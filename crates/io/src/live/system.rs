@@ -24,8 +24,8 @@ macro_rules! plain {
 plain!(
     c_int,
     u32,
-    libc::tpacket_req3,
-    libc::tpacket_stats_v3,
+    libc::tpacket_req,
+    libc::tpacket_stats,
     libc::packet_mreq,
     libc::sockaddr_ll,
     libc::xdp_umem_reg,
@@ -134,6 +134,17 @@ pub(super) fn send_batch(fd: &OwnedFd, packets: &[&[u8]]) -> io::Result<usize> {
         libc::sendmmsg(fd.as_raw_fd(), messages.as_mut_ptr(), count as u32, flags as _)
     };
     check(sent).map(|sent| sent as usize)
+}
+
+/// Receives a packet that waits at a socket, and returns its length, which may be more than `to` has room for.
+///
+/// # Errors
+/// `WouldBlock`: none waits. Other errors are the socket's, told once.
+pub(super) fn receive(fd: &OwnedFd, to: &mut [u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+    // SAFETY: the kernel writes at most as many bytes as `to` has.
+    let len = unsafe { libc::recv(fd.as_raw_fd(), to.as_mut_ptr().cast(), to.len(), flags) };
+    usize::try_from(len).map_err(|_| io::Error::last_os_error())
 }
 
 /// Has the kernel look at the transmit ring of a socket. True: the device refused a packet, which the kernel
