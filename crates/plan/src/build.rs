@@ -112,8 +112,8 @@ pub(crate) fn decide_beside<'p>(paths: &'p Paths, shared: &BTreeSet<usize>) -> D
     best
 }
 
-/// The decision where these allocators steer. What is read from an object that is shared may be of any shard: where keys
-/// were followed through one that has come to be, all is decided anew without.
+/// The decision where these allocators steer. What is read from an object that is shared may be of any shard: where
+/// keys were followed through one that has come to be, all is decided anew without.
 fn decide_with<'p>(
     paths: &'p Paths,
     steering: &BTreeSet<usize>,

@@ -25,6 +25,7 @@ mod file;
 mod filter;
 mod form;
 mod keys;
+mod left;
 mod lend;
 mod limit;
 mod model;

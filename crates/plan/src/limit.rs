@@ -296,7 +296,7 @@ fn was_over(path: &CallPath, insert: &Access, terms: &Terms) -> bool {
     })
 }
 
-fn effect_terms(effect: &Effect) -> Vec<Term> {
+pub(crate) fn effect_terms(effect: &Effect) -> Vec<Term> {
     match effect {
         Effect::Emit { port, len, bytes, .. } => [&[*port, *len], &bytes[..]].concat(),
         Effect::SetExpiry { lifetime_ns, .. } => vec![*lifetime_ns],

@@ -12,6 +12,7 @@ use anabranch_rss::Which;
 use crate::class::{Class, Classes, quoted_protocol};
 use crate::constraint::{Constraint, Equation, of_classes};
 use crate::filter::{Caller, caller};
+use crate::left::keeps_old;
 use crate::resolve::Keyed;
 use crate::touch::{Context, Part, Touches, narrow};
 use crate::word::{FieldId, Word};
@@ -121,35 +122,6 @@ pub(crate) fn interchangeable(
         constraints.extend(constraints_of(touches, *context, joined)?);
     }
     Some(Interchangeable { constraints, lines })
-}
-
-/// Whether an index may be given out anew while `object` keeps under it what was there before.
-fn keeps_old(touches: &Touches<'_>, object: usize, allocator: usize) -> bool {
-    let [object, allocator] = [object, allocator].map(|at| &*touches.paths.objects[at].name);
-    let terms = &touches.paths.terms;
-    touches.paths.paths.iter().any(|path| {
-        let done = |access: &Access| path.outcome(access, terms) != Some(false);
-        let is_of = |access: &Access, name: &str, operations: &[&str]| {
-            access.object == name && operations.contains(&&*access.operation)
-        };
-        let gives = |access: &&Access| {
-            access.object == allocator && access.operation.starts_with("allocate") && done(access)
-        };
-        path.accesses.iter().filter(gives).any(|given| {
-            let index = match &*given.operation {
-                "allocate_at" => given.key.first(),
-                _ => given.result.first(),
-            };
-            let after = path.accesses.iter().filter(|one| one.number > given.number);
-            let mut same = after.filter(|one| {
-                index.is_some_and(|index| one.key.first().map(|key| key.term) == Some(index.term))
-            });
-            !same.any(|one| {
-                // An entry that a full map refuses was not there before.
-                is_of(one, allocator, &["free"]) || is_of(one, object, &["write", "insert"])
-            })
-        })
-    })
 }
 
 /// Operations of an allocator that say whether an index is out: the others find what is over, too.

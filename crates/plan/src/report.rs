@@ -257,8 +257,8 @@ fn asked_by_commands(decision: &Decision<'_>, objects: &[Object]) -> Option<Diff
         })
         .map(|access| access.line)
         .collect();
-    let what = "commands ask each worker here, are carried out where it accepts them, and fail where none does: of what \
-                a command has stored on all, those know nothing of what packets have made of it on another";
+    let what = "commands ask each worker here, are carried out where it accepts them, and fail where none does: of \
+                what a command has stored on all, those know nothing of what packets have made of it on another";
     (!lines.is_empty()).then(|| difference(what, lines))
 }
 

@@ -8,6 +8,7 @@ use anabranch_rss::Which;
 use crate::class::Classes;
 use crate::constraint::{Cause, Constraint, Constraints, Equation, equations, key_fields, sides};
 use crate::filter::Need;
+use crate::left::why_left;
 use crate::owned::{Decoded, decoded, interchangeable, is_foreign, owner};
 use crate::resolve::{Keyed, OTHER_PACKET, SHARED};
 use crate::touch::{Context, Part, Touches};
@@ -284,6 +285,12 @@ fn named_by(
         }
         return;
     }
+    if let Some((others, reason)) = left(touches, allocator, keys) {
+        for object in owned.iter().chain(&others) {
+            found.refuse(*object, reason.clone());
+        }
+        return;
+    }
     let foreign: Vec<Keyed<'_>> =
         all().filter(|keyed| is_foreign(touches, keyed, allocator)).cloned().collect();
     for object in &owned {
@@ -306,6 +313,20 @@ fn named_by(
         return;
     }
     steer(touches, allocator, &owned, &foreign, found);
+}
+
+/// The objects of which packets read what is left under indices of an allocator, and why the first of them does.
+fn left(
+    touches: &Touches<'_>,
+    allocator: usize,
+    keys: &BTreeMap<usize, Vec<Keyed<'_>>>,
+) -> Option<(BTreeSet<usize>, Refusal)> {
+    let others = keys.iter().filter(|(object, _)| **object != allocator);
+    let mut left = others
+        .filter_map(|(object, keys)| Some((*object, why_left(touches, *object, keys, allocator)?)))
+        .peekable();
+    let (_, reason) = left.peek()?.clone();
+    Some((left.map(|(object, _)| object).collect(), reason))
 }
 
 /// Has the allocator steer, where every index that a packet brings determines a field of it.

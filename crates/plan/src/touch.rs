@@ -469,7 +469,8 @@ impl<'p> Touches<'p> {
             Node::Binary(Binary::ShiftLeft | Binary::ShiftRight | Binary::And, a, b)
                 if self.is_rigid(*a) != self.is_rigid(*b) =>
             {
-                "is shifted or masked by a setting, and a plan holds for all settings (a constant in its place is followed)"
+                "is shifted or masked by a setting, and a plan holds for all settings \
+                 (a constant in its place is followed)"
             }
             Node::Symbol(_) => "is no packet field",
             _ => "is not linear in the bits of packet fields",

@@ -344,6 +344,7 @@ const COUNTED: &str = "let index = match self.indices.get(&src) {
         _ => {
             let Some(index) = self.chain.allocate((), 1_000, cx) else { return Drop(Reason::Refused) };
             self.indices.insert(src, index);
+            self.counts.write(index, 0);
             index
         }
     };

@@ -7,6 +7,7 @@ use anabranch_plan::{Class, ObjectMode, Options, Plan, Steerer, Strategy, plan};
 use anabranch_rss::Nic;
 
 mod indices;
+mod left;
 mod limits;
 mod sources;
 
@@ -719,7 +720,10 @@ fn a_count_whose_refusals_leave_something_is_no_limit() {
         ObjectMode::Shared,
         "it may have been there"
     );
-    let taken_back = "if !self.flows.contains(&(key, 3)) { self.flows.insert((key, 3), 1); self.flows.remove(&(key, 3)); }";
+    let taken_back = "if !self.flows.contains(&(key, 3)) {
+            self.flows.insert((key, 3), 1);
+            self.flows.remove(&(key, 3));
+        }";
     assert_eq!(refusing(taken_back), ObjectMode::PerShard);
     for refuses in [
         "self.strikes.update(&key, |strikes| *strikes += 1);",
