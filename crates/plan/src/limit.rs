@@ -119,7 +119,12 @@ fn keeps_to_itself(name: &str, beside: &Beside, path: &CallPath, reads: &mut Rea
     };
     let own_write = |access: &Access| access.object == name && access.mode == Mode::Write;
     let changes = path.accesses.iter().any(own_write);
-    let with_another = path.accesses.iter().filter(of_sharded).any(|one| one.mode == Mode::Write);
+    // An entry that only lives longer is as it was.
+    let is_change = |one: &Access| {
+        let renews = ["touch", "refresh"].contains(&&*one.operation);
+        one.mode == Mode::Write && !renews && path.outcome(one, reads.terms) != Some(false)
+    };
+    let with_another = path.accesses.iter().filter(of_sharded).any(is_change);
     (!decides || is_limited) && (!changes || with_another)
 }
 
@@ -187,17 +192,23 @@ fn leaves_through(name: &str, access: &Access, reads: &mut Reads<'_>) -> bool {
 }
 
 /// Whether there are more entries after an access, or fewer. What is put in a place that may be taken is neither, nor
-/// what is taken out where there may be nothing, or put back.
+/// what is taken out where there may be nothing, what finds no place, and what the path makes and takes out again.
 fn opens_or_closes(path: &CallPath, access: &Access, terms: &Terms) -> bool {
-    let after = path.accesses.iter().filter(|one| one.number > access.number);
-    let mut same = after.filter(|one| is_same_entry(one, access));
+    let outcome = path.outcome(access, terms);
+    let others = path.accesses.iter().filter(|one| one.number != access.number);
+    let mut same =
+        others.filter(|one| is_same_entry(one, access) && path.outcome(one, terms) != Some(false));
     match access.operation.as_str() {
-        "insert" => access.kind == "PacketSet" || was_absent(path, access, terms),
+        "insert" if access.kind == "PacketSet" => true,
+        "expire" => true,
         "remove" | "free" => {
-            let was_there = path.outcome(access, terms) == Some(true);
-            (was_there || had_found(path, access, true, terms)) && !same.any(is_making)
+            let was_there = outcome == Some(true) || had_found(path, access, true, terms);
+            was_there && !same.any(is_making)
         }
-        operation => operation == "expire" || operation.starts_with("allocate"),
+        operation => {
+            let is_new = operation != "insert" || was_absent(path, access, terms);
+            is_making(access) && is_new && outcome != Some(false) && !same.any(is_closing)
+        }
     }
 }
 

@@ -138,3 +138,59 @@ fn a_mixed_plan_lists_tables_of_packet_sets_only() {
     assert_eq!(opens(""), (Strategy::SharedNothing, [true; 3]));
     assert_eq!(opens("self.to.insert(u32::from(dst), 1);"), (Strategy::Mixed, [false; 3]));
 }
+
+/// What is made and taken out again, or finds no place, opens nothing that a count could limit.
+#[test]
+fn a_count_beside_what_comes_to_nothing_is_no_limit() {
+    let fields =
+        "#[capacity(64)] sent: Map<Ipv4Addr, u32>, #[capacity(64)] told: Map<Ipv4Addr, u32>,
+                  #[capacity(64)] marks: Allocator<()>,";
+    let beside = |makes: &str| {
+        let body = format!(
+            "if pkt.port() == WAN {{ self.told.insert(src, 1); return Forward(LAN); }}
+             let sent = self.sent.get(&src).unwrap_or(0);
+             if sent >= 3 {{ return Drop(Reason::Refused); }}
+             {makes}
+             self.sent.insert(src, sent + 1);"
+        );
+        mode(&planned(fields, &body), "sent")
+    };
+    let inserts =
+        "if self.told.contains(&dst) { return Drop(Reason::Refused); } self.told.insert(dst, 1);";
+    let allocates =
+        "let Some(mark) = self.marks.allocate((), 9, cx) else { return Drop(Reason::Refused) };";
+    let marks = format!("{allocates} self.told.insert(dst, mark);");
+    assert_eq!([inserts, &marks].map(beside), [ObjectMode::PerShard; 2]);
+    for makes in [
+        format!("{inserts} self.told.remove(&dst);"),
+        format!("{allocates} self.marks.free(mark);"),
+        "if let Some(mark) = self.marks.allocate((), 9, cx) { self.told.insert(dst, mark); }"
+            .to_owned(),
+        format!("self.told.remove(&dst); {inserts}"),
+    ] {
+        assert_ne!(beside(&makes), ObjectMode::PerShard, "{makes}");
+    }
+}
+
+/// A count of packets by which entries live longer is none of entries.
+#[test]
+fn a_count_of_what_is_renewed_is_no_limit() {
+    let fields =
+        "#[capacity(64)] flows: Map<(Ipv4Addr, u16), u32>, #[capacity(64)] slots: Allocator<()>,
+                  total: Cell<u32>,";
+    let renewing = |counts: &str| {
+        let body = format!(
+            "if let Some(slot) = self.flows.get(&(src, src_port)) && self.slots.refresh(slot, 1_000, cx) {{
+                 {counts}
+                 return Forward(WAN);
+             }}
+             if self.total.get() >= 100 {{ return Drop(Reason::Refused); }}
+             let Some(slot) = self.slots.allocate((), 1_000, cx) else {{ return Drop(Reason::Refused) }};
+             self.flows.insert((src, src_port), slot);
+             self.total.update(|total| *total += 1);"
+        );
+        mode(&planned(fields, &body), "total")
+    };
+    assert_eq!(renewing(""), ObjectMode::PerShard);
+    assert_eq!(renewing("self.total.update(|total| *total += 1);"), ObjectMode::Shared);
+}
