@@ -817,9 +817,15 @@ fn keys_of_the_payload_and_of_settings_are_refused_by_name() {
         (prefix, "is shifted or masked by a setting, and a plan holds for all settings"),
         (bytes, "is made of the payload, by which neither a NIC nor a worker steers"),
         ("u32::from(payload[0]) + 1", "is made of the payload"),
+        ("pkt.payload().len() as u32 + 1", "is made of the payload"),
+        ("self.payloads.get(&1).unwrap_or(0) + 1", "is a sum that carries"),
     ] {
-        let body = format!("let payload = pkt.payload(); self.counts.insert({key}, 1);");
-        let why = why(&planned(COUNTS, &body), "counts");
+        let body = format!(
+            "let payload = pkt.payload(); self.counts.insert({key}, 1);
+             if tcp.rst() {{ self.payloads.insert(1, 1); }}"
+        );
+        let fields = format!("{COUNTS} #[capacity(9)] payloads: Map<u32, u32>,");
+        let why = why(&planned(&fields, &body), "counts");
         assert!(why.contains(reason), "{key}: {why}");
     }
 }
