@@ -151,8 +151,8 @@ pub enum Action {
     Wait(u64),
     /// Have the store commit these, then call [`WriteBehind::committed`].
     Commit(Vec<Batch>),
-    /// [List](crate::view::listing) this scope, then call [`WriteBehind::listed`].
-    List(Scope),
+    /// [List](crate::view::listing) this scope, so many entries at once, then call [`WriteBehind::listed`].
+    List(Scope, u32),
 }
 
 /// How it goes.
@@ -497,7 +497,8 @@ impl WriteBehind {
         }
         if let Some(number) = self.to_list(now_ns) {
             (self.listing, self.asked_ns) = (Some(number), now_ns);
-            return Action::List(self.lanes[number].begin_listing());
+            let (scope, page) = self.lanes[number].begin_listing();
+            return Action::List(scope, page);
         }
         self.line_up(now_ns);
         let batches = self.batches(now_ns);

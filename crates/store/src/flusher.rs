@@ -409,7 +409,7 @@ impl Worker {
                 return (false, Duration::from_nanos(until.saturating_sub(now_ns)));
             }
             Action::Commit(batches) => Question::Commit(batches),
-            Action::List(scope) => Question::List(scope),
+            Action::List(scope, page) => Question::List(scope, page),
         };
         if self.shared.stored_until_ns.load(Ordering::Relaxed) == NEVER {
             self.note_stored(self.taken_ns);

@@ -16,20 +16,20 @@ use crate::key::{Key, Scope, prefix};
 pub use claim::claim;
 
 /// Entries that are read at once.
-const PAGE: u32 = 4096;
-/// Objects that are asked for at once.
-const TOGETHER: usize = 64;
+pub(crate) const PAGE: u32 = 4096;
+/// Objects that are asked for at once, as many fewer as entries are.
+const TOGETHER: u32 = 64;
 
 /// Everything that an object holds, in pages where it is large; `None`: there is nothing.
 pub fn read(driver: &mut (impl Driver + ?Sized), key: &Key) -> Result<Option<Content>, Error> {
-    let first = only(driver.run(&[ask(key, Bytes::new())])?);
-    read_on(driver, key, first)
+    let first = only(driver.run(&[ask(key, Bytes::new(), PAGE)])?);
+    read_on(driver, key, first, PAGE)
 }
 
 /// The call for what an object holds, of a collection for its page at `cursor`.
-fn ask(key: &Key, cursor: Bytes) -> Call {
+fn ask(key: &Key, cursor: Bytes, limit: u32) -> Call {
     let operation = match key.kind().is_collection() {
-        true => Operation::Iterate { cursor, limit: PAGE },
+        true => Operation::Iterate { cursor, limit },
         false => Operation::Read,
     };
     Call::new(key, operation)
@@ -40,6 +40,7 @@ fn read_on(
     driver: &mut (impl Driver + ?Sized),
     key: &Key,
     first: Answer,
+    page: u32,
 ) -> Result<Option<Content>, Error> {
     let mut answer = first?;
     let Some(mut content) = Content::empty(key.kind()) else {
@@ -54,7 +55,7 @@ fn read_on(
             content.insert(entry);
         }
         match next {
-            Some(cursor) => answer = only(driver.run(&[ask(key, cursor)])?)?,
+            Some(cursor) => answer = only(driver.run(&[ask(key, cursor, page)])?)?,
             None => return Ok((!content.is_empty()).then_some(content)),
         }
     }
@@ -67,7 +68,7 @@ pub fn state(
     instance: Option<&str>,
 ) -> Result<BTreeMap<Key, Content>, Error> {
     let mut state = BTreeMap::new();
-    each_of(driver, &prefix(nf, instance)?, |key, content| {
+    each_of(driver, &prefix(nf, instance)?, PAGE, |key, content| {
         state.extend(content?.map(|content| (key.clone(), content)));
         Ok(())
     })?;
@@ -78,24 +79,31 @@ pub fn state(
 fn each_of(
     driver: &mut (impl Driver + ?Sized),
     prefix: &str,
+    page: u32,
     mut take: impl FnMut(&Key, Result<Option<Content>, Error>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut keys = driver.keys(prefix)?;
     keys.retain(|key| Mark::key(&key.scope()).is_ok_and(|mark| mark != *key));
     // Not one after the other: there may be some in each of many scopes.
-    for keys in keys.chunks(TOGETHER) {
-        let calls: Vec<Call> = keys.iter().map(|key| ask(key, Bytes::new())).collect();
+    let together = (page / (PAGE / TOGETHER)).max(1);
+    for keys in keys.chunks(together as usize) {
+        let calls: Vec<Call> = keys.iter().map(|key| ask(key, Bytes::new(), page)).collect();
         for (key, first) in keys.iter().zip(driver.run(&calls)?) {
-            take(key, read_on(driver, key, first))?;
+            take(key, read_on(driver, key, first, page))?;
         }
     }
     Ok(())
 }
 
-/// What a scope holds, and then what its mark does: which copy of the store it is that was listed.
-pub fn listing(driver: &mut (impl Driver + ?Sized), scope: &Scope) -> Result<Listing, Error> {
+/// What a scope holds, `page` entries of it at once, and then what its mark does: which copy of the store it is that
+/// was listed.
+pub fn listing(
+    driver: &mut (impl Driver + ?Sized),
+    scope: &Scope,
+    page: u32,
+) -> Result<Listing, Error> {
     let mut found = BTreeMap::new();
-    each_of(driver, &format!("{scope}@"), |key, content| {
+    each_of(driver, &format!("{scope}@"), page, |key, content| {
         let content = match content {
             Ok(None) => return Ok(()),
             Ok(content) => content,

@@ -44,8 +44,8 @@ fn go_on(
         let batches = match writer.next(*now_ns) {
             Action::Wait(_) => continue,
             Action::Commit(batches) => batches,
-            Action::List(scope) => {
-                writer.listed(view::listing(store, &scope), *now_ns);
+            Action::List(scope, page) => {
+                writer.listed(view::listing(store, &scope, page), *now_ns);
                 continue;
             }
         };
@@ -133,7 +133,7 @@ fn a_batch_that_arrives_after_a_look_in_vain_is_taken_for_what_it_is() {
         match writer.next(*now_ns) {
             Action::Commit(batches) => break batches,
             Action::Wait(_) => {}
-            Action::List(scope) => panic!("{scope} is to be listed"),
+            Action::List(scope, _) => panic!("{scope} is to be listed"),
         }
     };
     writer.change(flow(2), now_ns).unwrap();

@@ -206,8 +206,8 @@ fn act(writer: &mut WriteBehind, store: &mut Faulty) {
             let outcomes = store.commit(&batches);
             writer.committed(outcomes, store.now_ns);
         }
-        Action::List(scope) => {
-            let listing = view::listing(store, &scope);
+        Action::List(scope, page) => {
+            let listing = view::listing(store, &scope, page);
             writer.listed(listing, store.now_ns);
         }
     }
@@ -399,7 +399,7 @@ fn what_waits_is_bounded_and_lag_is_shown() {
         }
         match writer.next(now_ns) {
             Action::Commit(_) => writer.committed(store.gone(), now_ns),
-            Action::List(_) => writer.listed(store.gone(), now_ns),
+            Action::List(..) => writer.listed(store.gone(), now_ns),
             Action::Wait(_) => {}
         }
         let status = writer.status(now_ns);
@@ -453,7 +453,7 @@ fn a_store_that_is_gone_is_asked_less_and_less_often() {
                 asked.push(now_ns);
                 writer.committed(Err(Error::unavailable("store", "gone")), now_ns);
             }
-            Action::List(_) => panic!("nothing is known to be lost"),
+            Action::List(..) => panic!("nothing is known to be lost"),
         }
         // As at the end of a run.
         writer.hurry();
@@ -498,7 +498,7 @@ fn a_scope_that_is_not_worked_on_delays_no_other_and_is_begun_anew_by_nothing() 
                     let outcomes = batches.iter().map(commit).collect();
                     writer.committed(Ok(outcomes), now_ns);
                 }
-                Action::List(scope) => panic!("{scope} is not lost"),
+                Action::List(scope, _) => panic!("{scope} is not lost"),
             }
         }
         (refused, now_ns)
@@ -549,7 +549,7 @@ fn what_is_too_much_for_one_message_is_stored_by_several() {
                     lengths.push(length);
                     writer.committed(outcomes, store.now_ns);
                 }
-                Action::List(scope) => panic!("{scope} is not lost"),
+                Action::List(scope, _) => panic!("{scope} is not lost"),
             }
             assert!(lengths.len() < 1_000, "of {fits} none comes to its end: {lengths:?}");
         }
@@ -589,7 +589,7 @@ fn a_scope_that_cannot_be_listed_keeps_no_other_waiting() {
             writer.change(change, since_ns).unwrap();
         }
         match writer.next(store.now_ns) {
-            Action::List(_) => {
+            Action::List(..) => {
                 // A timeout later.
                 store.now_ns += 300 * MS;
                 writer.listed(store.gone(), store.now_ns);
@@ -639,8 +639,8 @@ fn what_was_listed_elsewhere_is_not_taken_for_what_is_there() {
                 Action::Commit(batches) => {
                     writer.committed(store.commit(&batches), store.now_ns);
                 }
-                Action::List(scope) => {
-                    break writer.listed(view::listing(&mut store, &scope), store.now_ns);
+                Action::List(scope, page) => {
+                    break writer.listed(view::listing(&mut store, &scope, page), store.now_ns);
                 }
             }
         }
@@ -755,8 +755,8 @@ fn what_the_store_has_still_stays_while_what_it_lacks_is_written_again() {
         let batches = match writer.next(store.now_ns) {
             Action::Commit(batches) => batches,
             Action::Wait(_) => continue,
-            Action::List(scope) => {
-                writer.listed(view::listing(&mut store, &scope), store.now_ns);
+            Action::List(scope, page) => {
+                writer.listed(view::listing(&mut store, &scope, page), store.now_ns);
                 continue;
             }
         };
@@ -837,8 +837,8 @@ fn what_lacks_again_and_again_is_looked_at_less_and_less_often() {
                 let batches = match writer.next(store.now_ns) {
                     Action::Commit(batches) => batches,
                     Action::Wait(_) => continue,
-                    Action::List(scope) => {
-                        writer.listed(view::listing(&mut store.store, &scope), store.now_ns);
+                    Action::List(scope, page) => {
+                        writer.listed(view::listing(&mut store.store, &scope, page), store.now_ns);
                         continue;
                     }
                 };

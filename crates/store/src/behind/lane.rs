@@ -10,6 +10,7 @@ use crate::content::{Bytes, Content};
 use crate::driver::{Batch, Outcome};
 use crate::error::Error;
 use crate::key::{Key, Scope};
+use crate::view::PAGE;
 
 pub(super) struct Lane {
     scope: Scope,
@@ -166,9 +167,11 @@ impl Lane {
         (self.state == State::Marked).then_some(self.refusals)
     }
 
-    pub(super) fn begin_listing(&mut self) -> Scope {
+    /// The scope, and how many entries are to be read at once: half as many after each time that it could not be
+    /// listed. It may be too much for the way to the store.
+    pub(super) fn begin_listing(&mut self) -> (Scope, u32) {
         self.state = State::Listing;
-        self.scope.clone()
+        (self.scope.clone(), (PAGE >> self.refusals.min(20)).max(1))
     }
 
     /// Whether the store would not work on this scope when it was asked last.

@@ -12,7 +12,8 @@ use crate::view;
 /// What the store is asked.
 pub(super) enum Question {
     Commit(Vec<Batch>),
-    List(Scope),
+    /// So many entries at once.
+    List(Scope, u32),
 }
 
 /// What the flusher waits for.
@@ -39,7 +40,9 @@ impl Connection {
         while let Ok(question) = questions.recv() {
             let answer = match question {
                 Question::Commit(batches) => News::Committed(driver.commit(&batches)),
-                Question::List(scope) => News::Listed(view::listing(&mut driver, &scope)),
+                Question::List(scope, page) => {
+                    News::Listed(view::listing(&mut driver, &scope, page))
+                }
             };
             if self.0.send(answer).is_err() {
                 break;
