@@ -44,6 +44,66 @@ fn lose_mark(store: &mut Memory) {
     store.run(&[Call::new(&mark, Operation::Delete)]).unwrap();
 }
 
+/// Many flows have ended while the store did not answer, more than may wait one by one; and others begin and end.
+#[test]
+fn what_is_too_much_goes_while_something_changes_all_the_time() {
+    let mut store = Memory::default();
+    let settings = Settings { most_waiting: 50, message_changes: 20, ..Settings::default() };
+    let mut writer = WriteBehind::new(settings, 7, []).unwrap();
+    let mut now_ns = 0;
+    writer.changes((0..1_000).map(|number| flow(number, 1)).collect(), 0).unwrap();
+    while writer.waiting() > 0 {
+        act(&mut writer, &mut store, &mut now_ns);
+    }
+    let ended = (10..1_000).map(|flow| Change::erase(&flows(), name(flow))).collect();
+    writer.changes(ended, now_ns).unwrap();
+    let mut most = 0;
+    for turn in 0..500u32 {
+        // Before anything can be sent.
+        let last = Change::erase(&flows(), name(10_000 + turn));
+        writer.changes(vec![flow(10_001 + turn, 1), last], now_ns).unwrap();
+        act(&mut writer, &mut store, &mut now_ns);
+        most = most.max(writer.waiting());
+    }
+    let status = writer.status(now_ns);
+    assert!(status.waiting < 10, "it is begun anew all the time: {status:?}");
+    assert!(most < 2_500, "{most}");
+    let stored = view::read(&mut store, &flows()).unwrap().unwrap();
+    assert_eq!(stored.len(), 11);
+}
+
+/// The store is gone again while what is too much is removed.
+#[test]
+fn what_waits_is_bounded_while_what_is_too_much_is_removed() {
+    let mut store = Memory::default();
+    let settings = Settings { most_waiting: 50, ..Settings::default() };
+    let mut writer = WriteBehind::new(settings, 7, []).unwrap();
+    let mut now_ns = 0;
+    writer.changes((0..300).map(|number| flow(number, 1)).collect(), 0).unwrap();
+    while writer.waiting() > 0 {
+        act(&mut writer, &mut store, &mut now_ns);
+    }
+    writer
+        .changes((10..300).map(|flow| Change::erase(&flows(), name(flow))).collect(), now_ns)
+        .unwrap();
+    while writer.status(now_ns).waiting < 290 {
+        act(&mut writer, &mut store, &mut now_ns);
+    }
+    let mut most = 0;
+    for turn in 0..20_000u32 {
+        now_ns += MS;
+        let last = Change::erase(&flows(), name(10_000 + turn));
+        writer.changes(vec![flow(10_001 + turn, 1), last], now_ns).unwrap();
+        match writer.next(now_ns) {
+            Action::Wait(_) => {}
+            Action::Commit(_) => writer.committed(gone(), now_ns),
+            Action::List(..) => writer.listed(gone(), now_ns),
+        }
+        most = most.max(writer.waiting());
+    }
+    assert!(most < 1_000, "{most}");
+}
+
 /// A line by which more than so many entries do not arrive within a timeout, either way.
 struct Narrow(Memory, usize);
 

@@ -143,10 +143,12 @@ impl Lane {
     }
 
     /// With more than `most` waiting by name, and twice as many as there is, the names are forgotten: it is to be found
-    /// out what the store has. (Of a large state much waits while it is stored: to begin anew for it would never end.)
+    /// out what the store has. (Of a large state much waits while it is stored, and of one that was large much while it
+    /// is removed: to begin anew for it would never end.)
     pub(super) fn bound(&mut self, most: usize, now_ns: u64) {
         let lacking = self.mirror.lacking();
-        let is_much = lacking > most && lacking as u64 > 2 * self.mirror.len();
+        let there_is = self.mirror.len().max(self.mirror.anew());
+        let is_much = lacking > most && lacking as u64 > 2 * there_is;
         if self.is_following() && is_much {
             self.lose(now_ns);
         }

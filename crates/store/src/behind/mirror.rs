@@ -54,6 +54,8 @@ pub(super) struct Mirror {
     backlog: Backlog,
     /// Parts that the store lacks.
     dirty: usize,
+    /// Of these, those by which the store was found to differ, when it was found.
+    differing: usize,
     /// Rows before it were looked at last.
     looked: usize,
     /// How often it was looked.
@@ -307,6 +309,7 @@ impl Mirror {
                 there => self.lack_entries(object, there.and_then(Option::as_ref), since),
             }
         }
+        self.differing = self.dirty;
     }
 
     /// What the store has `found` of an object, and is not here, has to go. It is noted first, which is sent last.
@@ -486,6 +489,11 @@ impl Mirror {
     /// Whether what the store had is being written again.
     pub(super) fn is_written_anew(&self) -> bool {
         self.backlog.is_anew()
+    }
+
+    /// While that lasts, how many parts it was at first.
+    pub(super) fn anew(&self) -> u64 {
+        if self.is_written_anew() { self.differing as u64 } else { 0 }
     }
 
     /// Parts that the store lacks, without what is under way.
