@@ -104,6 +104,39 @@ fn what_waits_is_bounded_while_what_is_too_much_is_removed() {
     assert!(most < 1_000, "{most}");
 }
 
+/// It could not be read at first, and nothing lacks.
+#[test]
+fn what_was_found_as_it_should_be_is_no_trouble_any_more() {
+    let mut store = Memory::default();
+    let mut writer = WriteBehind::new(Settings::default(), 7, []).unwrap();
+    let (mut now_ns, mut fails) = (0, 3);
+    writer.change(flow(1, 1), 0).unwrap();
+    while writer.waiting() > 0 {
+        act(&mut writer, &mut store, &mut now_ns);
+    }
+    lose_mark(&mut store);
+    writer.change(flow(2, 1), now_ns).unwrap();
+    while writer.waiting() > 0 {
+        now_ns += MS;
+        match writer.next(now_ns) {
+            Action::Wait(_) => {}
+            Action::Commit(batches) => writer.committed(store.commit(&batches), now_ns),
+            Action::List(..) if fails > 0 => {
+                fails -= 1;
+                // As if it had been there already.
+                store.run(&[flow(2, 1).call().clone()]).unwrap();
+                writer.listed(gone(), now_ns);
+                assert!(writer.status(now_ns).trouble.is_some());
+            }
+            Action::List(scope, page) => {
+                writer.listed(view::listing(&mut store, &scope, page), now_ns)
+            }
+        }
+    }
+    let status = writer.status(now_ns);
+    assert_eq!((fails, status.rebuilds, status.trouble), (0, 1, None));
+}
+
 /// A line by which more than so many entries do not arrive within a timeout, either way.
 struct Narrow(Memory, usize);
 
