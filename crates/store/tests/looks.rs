@@ -83,6 +83,20 @@ fn who_may_not_look_is_told_so_until_he_may_and_what_changes_is_stored() {
     assert_eq!(view::read(&mut store, &flows()).unwrap().unwrap().len(), 19);
 }
 
+/// What it could not be looked at is gone: there is nothing of which it is not known.
+#[test]
+fn where_there_is_nothing_to_look_at_nobody_is_told_that_he_may_not() {
+    let (mut store, mut now_ns) = (Memory::default(), 0);
+    let mut writer = WriteBehind::new(Settings::default(), 7, []).unwrap();
+    writer.change(flow(1), 0).unwrap();
+    go_on((&mut writer, &mut store), (&mut now_ns, 4_000 * MS), false);
+    assert!(writer.status(now_ns).unseen.is_some());
+    writer.change(Change::erase(&flows(), vec![1]), now_ns).unwrap();
+    let until_ns = now_ns + 130_000 * MS;
+    go_on((&mut writer, &mut store), (&mut now_ns, until_ns), false);
+    assert_eq!(writer.status(now_ns).unseen, None);
+}
+
 /// A store that does not let it be looked.
 struct Unseen(Memory);
 

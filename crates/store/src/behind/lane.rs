@@ -37,7 +37,7 @@ pub(super) struct Lane {
     /// Whether the batch under way looks, and how often in a row one that did found that something lacks, or was refused.
     looks: bool,
     lacks: u32,
-    /// Why it could not be looked the last time.
+    /// Why it could not be looked the last time, where there was something to look at.
     unseen: Option<Error>,
     /// It is to be looked whether the store still has everything, however short ago it had.
     is_in_doubt: bool,
@@ -269,7 +269,12 @@ impl Lane {
             return Vec::new();
         }
         self.look_later(check_ns, now_ns);
-        self.mirror.present(LOOKS)
+        let present = self.mirror.present(LOOKS);
+        if present.is_empty() && self.mirror.lacking() == 0 {
+            // There is nothing of which it is not known.
+            self.unseen = None;
+        }
+        present
     }
 
     /// Not before all is there again that was found to lack: else it would begin anew, and what has changed since would
