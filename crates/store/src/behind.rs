@@ -14,8 +14,7 @@
 //! A mark of an earlier batch, or none, or an entry that was stored and is not [there](Batch::present), of which some
 //! are looked at once a second: the store lost something. Then a new mark is written, it is read what is there, and
 //! what lacks or is another is written, and what is too much removed: nothing goes meanwhile that is as it should be. A
-//! later epoch: another instance writes now, and this
-//! one stops. Beside them stands how far the
+//! later epoch: another instance writes now, and this one stops. Beside them stands how far the
 //! [clock](WriteBehind::note_clock) had come of who wrote, so that the next one's does not begin earlier.
 //!
 //! **What is sent first** is what was written first. What was written in one [step](Change::in_step), as
@@ -25,8 +24,9 @@
 //! **Invariant: what a batch holds are values, not differences.** Sent twice, or sent again after
 //! something newer, it does no harm.
 //!
-//! **Invariant: what waits is bounded by the state.** Entries that changed are remembered one by one;
-//! past a limit even that is forgotten, and all of the lane is compared with what the store has instead.
+//! **Invariant: what waits is bounded by the state**, and by what the store was found to have besides. Entries that
+//! changed are remembered one by one; past a limit even that is forgotten, and all of the lane is compared with what the
+//! store has instead.
 
 mod backlog;
 mod lane;

@@ -291,8 +291,8 @@ impl Mirror {
         }
     }
 
-    /// The store has this, and lacks since then what is here and not there, or is another there. What is there and not
-    /// here goes last.
+    /// The store has this, and lacks since then what is here and not there, or is another there. Entries that are there
+    /// and not here go last.
     pub(super) fn lack_difference(&mut self, found: &BTreeMap<Key, Option<Content>>, since: Since) {
         self.forget();
         for key in found.keys() {
@@ -312,7 +312,8 @@ impl Mirror {
         self.differing = self.dirty;
     }
 
-    /// What the store has `found` of an object, and is not here, has to go. It is noted first, which is sent last.
+    /// What the store has `found` of an object, and is not here, has to go. What is noted first is sent last, of whole
+    /// objects and then of entries.
     fn lack_absence(&mut self, object: u32, found: &BTreeMap<Key, Option<Content>>, since: Since) {
         let Object { key, content, len, .. } = &self.objects[object as usize];
         let Some(Some(found)) = found.get(key) else { return };
