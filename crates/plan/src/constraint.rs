@@ -162,15 +162,21 @@ pub(crate) fn of_classes(
         let [a, b] = [Which::First, Which::Second].map(|which| sum(equation, which));
         let mut equation = Equation { constant: equation.constant, ..Equation::between(&a, &b) };
         equation.constant ^= a.constant ^ b.constant;
-        match (equation.terms.is_empty(), equation.constant) {
-            (true, true) => return None,
-            (true, false) => {}
-            (false, _) => {
-                left.insert(equation);
-            }
-        }
+        add(&mut left, equation)?;
     }
     Some(left)
+}
+
+/// Adds an equation that says something; `None`: it never holds.
+fn add(equations: &mut BTreeSet<Equation>, equation: Equation) -> Option<()> {
+    match (equation.terms.is_empty(), equation.constant) {
+        (true, true) => return None,
+        (true, false) => {}
+        (false, _) => {
+            equations.insert(equation);
+        }
+    }
+    Some(())
 }
 
 /// What holds of two packets when their keys name one entry; nothing where they never do.
@@ -198,14 +204,7 @@ pub(crate) fn equations(
             continue;
         };
         for (x, y) in x.iter().zip(&y) {
-            let equation = Equation::between(x, y);
-            match (equation.terms.is_empty(), equation.constant) {
-                (true, true) => return None,
-                (true, false) => {}
-                (false, _) => {
-                    all.insert(equation);
-                }
-            }
+            add(&mut all, Equation::between(x, y))?;
         }
     }
     Some(all)

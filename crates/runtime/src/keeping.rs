@@ -337,9 +337,11 @@ impl Kept {
     /// Waits until the store has everything, and reports; with a warning if it has not.
     pub(crate) fn close(self, report: &mut RunReport) {
         let status = self.flusher.close(PATIENCE);
+        // That it may not be looked at is no reason for what was not taken.
+        let refused = status.trouble.clone();
         let done = report_of(self.store, self.restart, status);
         if done.waiting > 0 {
-            let why = done.trouble.as_deref().unwrap_or("it is too slow");
+            let why = refused.as_deref().unwrap_or("it is too slow");
             report.warnings.push(format!("{} changes are not in the store: {why}", done.waiting));
         } else if let Some(why) = &done.trouble {
             report.warnings.push(format!(

@@ -31,7 +31,6 @@ fn failed(server: &mut Server, what: &str, fault: &dyn Fn(&mut Server)) -> Statu
     );
     println!("{what}, {:?}, slowest batch {slowest:?}: {status:?}", began.elapsed());
     assert!(worst.lag_ns > 500_000_000 && worst.waiting > 0, "{what}: {worst:?}");
-    assert!(status.failures > 0, "{what}: {status:?}");
     status
 }
 
@@ -41,17 +40,19 @@ pub fn stopped_for_some_seconds(server: &mut Server) {
         std::thread::sleep(Duration::from_secs(5));
         server.signal("CONT");
     });
+    // Whether anything has failed depends on what was under way: a read may take longer than that.
     assert_eq!(status.rebuilds, 0, "it had everything");
 }
 
 pub fn started_again_with_nothing(server: &mut Server) {
     let status = failed(server, "emptied", &|server| server.restart_empty());
-    assert!(status.rebuilds >= 2, "{status:?}");
+    assert!(status.rebuilds >= 2 && status.failures > 0, "{status:?}");
 }
 
 fn killed_and_started_again(server: &mut Server) {
     let status = failed(server, "killed", &|server| server.restart());
     assert_eq!(status.rebuilds, 0, "it has its log");
+    assert!(status.failures > 0, "{status:?}");
 }
 
 fn cut_off_for_some_seconds(server: &mut Server) {
