@@ -1,7 +1,7 @@
 //! The planner: from the call paths of a network function (NF) to how it runs on many cores.
 //!
 //! ```text
-//!  Paths  ▶ filter  ▶ touch  ▶ resolve  ▶ shard  ▶ space  ▶ keys  ▶ Plan  ▶ text · TOML · JSON
+//!  Paths ─▶ filter ─▶ touch ─▶ resolve ─▶ shard ─▶ space ─▶ keys ─▶ Plan ─▶ text · TOML · JSON
 //!           who       keys in   keys out   which    which     Toeplitz
 //!           writes?   fields    of state   packets  bits may  keys, by
 //!                                          meet     decide    anabranch-rss

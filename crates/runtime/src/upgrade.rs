@@ -411,14 +411,18 @@ mod tests {
         of(state, "flows").map(|(key, content)| (key.clone(), content.clone())).collect()
     }
 
+    fn noted_as(state: &mut State, part: &str, text: &str) -> Key {
+        let key = scopes()[0].key(Kind::Value, &format!("{part}flows")).unwrap();
+        state.insert(key.clone(), Content::Value(text.as_bytes().to_vec()));
+        key
+    }
+
     #[test]
     fn whenever_it_is_killed_an_upgrade_is_not_by_halves() {
         let [old, new] = [layout::<u32, (u8, u16)>(), layout::<u32, (u32, u16, bool)>()];
         let mut before = flows(|flow| (flow as u8, 500 + flow as u16));
-        let types = scopes()[0].key(Kind::Value, ".types.flows").unwrap();
-        before.insert(types.clone(), Content::Value(old.types.into_bytes()));
-        let names = scopes()[0].key(Kind::Value, ".layout.flows").unwrap();
-        before.insert(names.clone(), Content::Value(old.names.into_bytes()));
+        let types = noted_as(&mut before, TYPES, &old.types);
+        let names = noted_as(&mut before, LAYOUT, &old.names);
         let expected = flows(|flow| (flow, 500 + flow as u16, false));
         let (after, said, states) = upgrade(&before, &new);
         assert_eq!((flows_of(&after), said.len()), (expected.clone(), 1));
@@ -437,11 +441,6 @@ mod tests {
             let noted = Some(Content::Value(new.names.clone().into_bytes()));
             assert_eq!([last, &after].map(|state| state.get(&names)), [noted.as_ref(); 2]);
         }
-    }
-
-    fn noted_as(state: &mut State, part: &str, text: &str) {
-        let key = scopes()[0].key(Kind::Value, &format!("{part}flows")).unwrap();
-        state.insert(key, Content::Value(text.as_bytes().to_vec()));
     }
 
     /// An upgrade was killed while it wrote what is new, a release that knows nothing of that went on, and the flows
@@ -489,10 +488,8 @@ mod tests {
     fn who_may_not_look_goes_on_with_the_state_of_another_release() {
         let [old, new] = [layout::<u32, (u8, u16)>(), layout::<u32, (u32, u16, bool)>()];
         let mut before = flows(|flow| (flow as u8, 500 + flow as u16));
-        for (part, text) in [(TYPES, old.types), (LAYOUT, old.names)] {
-            let key = scopes()[0].key(Kind::Value, &format!("{part}flows")).unwrap();
-            before.insert(key, Content::Value(text.into_bytes()));
-        }
+        noted_as(&mut before, TYPES, &old.types);
+        noted_as(&mut before, LAYOUT, &old.names);
         for _ in 0..20 {
             let mut store = Memory::default();
             let put =

@@ -583,7 +583,7 @@ impl WriteBehind {
                 }
             }
         }
-        self.is_well();
+        self.note_well();
         // What did not fit goes at once.
         if !self.turns.is_empty() || is_short {
             self.flush_ns = now_ns;
@@ -591,7 +591,7 @@ impl WriteBehind {
     }
 
     /// The store has answered: what was in the way is not any more, unless it refuses a scope still.
-    fn is_well(&mut self) {
+    fn note_well(&mut self) {
         if !self.fenced && !self.lanes.iter().any(Lane::is_refused) {
             self.trouble = None;
         }
@@ -619,7 +619,7 @@ impl WriteBehind {
         let rebuilt = listing.and_then(|listing| lane.rebuild(listing, now_ns));
         let Err(error) = rebuilt else {
             self.unlisted = 0;
-            self.is_well();
+            self.note_well();
             return;
         };
         // What can be sent goes meanwhile: for twice as long as that took, longer each time.

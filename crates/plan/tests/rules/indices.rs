@@ -1,10 +1,10 @@
 //! Indices that allocators give out: whose they are, and what packets that bring them back find.
 
 use anabranch_analysis::{Budget, Source, paths_within};
-use anabranch_plan::{ObjectMode, Options, Plan, Strategy, check, plan};
+use anabranch_plan::{ObjectMode, Options, Plan, Strategy, plan};
 use anabranch_rss::Nic;
 
-use super::{CONTROL, commanded, matrix, mode, paths_of, planned, planned_with, why};
+use super::{CONTROL, check_shared, commanded, matrix, mode, paths_of, planned, planned_with, why};
 
 #[test]
 fn indices_inherit_the_key_that_they_are_stored_under() {
@@ -370,14 +370,7 @@ fn what_stands_under_indices_that_commands_free_goes_with_them() {
 fn a_file_shares_what_stands_under_shared_indices() {
     let paths = paths_of("", COUNTED_FIELDS, "", COUNTED);
     let planned = plan(&paths, &Options::new(Nic::named("e810").unwrap())).unwrap();
-    let shared = |names: &[&str]| {
-        let mut edited = planned.clone();
-        edited.strategy = Strategy::Mixed;
-        for object in edited.objects.iter_mut().filter(|one| names.contains(&&*one.name)) {
-            object.mode = ObjectMode::Shared;
-        }
-        check(&paths, &edited).map_err(|broken| broken.to_string())
-    };
+    let shared = |names: &[&str]| check_shared(&paths, &planned, names);
     assert_eq!(shared(&["chain", "counts"]), Ok(()));
     assert_eq!(shared(&["counts"]), Ok(()));
     let broken = shared(&["chain"]).unwrap_err();

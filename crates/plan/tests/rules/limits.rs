@@ -1,9 +1,9 @@
 //! Counts that each shard may keep for itself, and what they rest upon.
 
-use anabranch_plan::{ObjectMode, Options, Strategy, check, plan};
+use anabranch_plan::{ObjectMode, Options, Strategy, plan};
 use anabranch_rss::Nic;
 
-use super::{matrix, mode, paths_of, planned, why};
+use super::{check_shared, matrix, mode, paths_of, planned, why};
 
 /// Two counts, each of which is asked only where an entry of the other one is opened: of one host's packets the
 /// first one goes on, wherever it goes, and that is no capacity of anything.
@@ -68,14 +68,7 @@ fn a_file_shares_a_count_with_what_it_limits() {
     let paths = paths_of("", fields, "", body);
     let planned = plan(&paths, &Options::new(Nic::named("e810").unwrap())).unwrap();
     assert_eq!(mode(&planned, "total"), ObjectMode::PerShard);
-    let shared = |names: &[&str]| {
-        let mut edited = planned.clone();
-        edited.strategy = Strategy::Mixed;
-        for object in edited.objects.iter_mut().filter(|one| names.contains(&&*one.name)) {
-            object.mode = ObjectMode::Shared;
-        }
-        check(&paths, &edited).map_err(|broken| broken.to_string())
-    };
+    let shared = |names: &[&str]| check_shared(&paths, &planned, names);
     for names in [&["total"][..], &["hosts"], &["flows", "total"], &["hosts", "flows", "total"]] {
         assert_eq!(shared(names), Ok(()), "{names:?}");
     }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use anabranch_analysis::{Budget, Paths, Source, paths_within};
-use anabranch_plan::{Class, ObjectMode, Options, Plan, Steerer, Strategy, plan};
+use anabranch_plan::{Class, ObjectMode, Options, Plan, Steerer, Strategy, check, plan};
 use anabranch_rss::Nic;
 
 mod indices;
@@ -54,6 +54,16 @@ fn planned(fields: &str, body: &str) -> Plan {
 
 fn matrix(plan: &Plan) -> Vec<Vec<String>> {
     plan.matrix(Class::Ipv4Tcp)
+}
+
+/// Whether a file that shares the objects of these names stands, or why not.
+fn check_shared(paths: &Paths, planned: &Plan, names: &[&str]) -> Result<(), String> {
+    let mut edited = planned.clone();
+    edited.strategy = Strategy::Mixed;
+    for object in edited.objects.iter_mut().filter(|one| names.contains(&&*one.name)) {
+        object.mode = ObjectMode::Shared;
+    }
+    check(paths, &edited).map_err(|broken| broken.to_string())
 }
 
 fn mode(plan: &Plan, name: &str) -> ObjectMode {

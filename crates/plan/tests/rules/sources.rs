@@ -1,9 +1,9 @@
 //! Keys that are read from state: they name the packet that stored it, where that was in the same shard.
 
-use anabranch_plan::{ObjectMode, Options, Strategy, check, plan};
+use anabranch_plan::{ObjectMode, Options, Strategy, plan};
 use anabranch_rss::Nic;
 
-use super::{matrix, mode, paths_of, planned, why};
+use super::{check_shared, matrix, mode, paths_of, planned, why};
 
 const FLOWS: &str =
     "#[capacity(64)] flows: Map<(Ipv4Addr, u16), u32>, #[capacity(64)] oldest: Map<Ipv4Addr, u16>,
@@ -69,14 +69,7 @@ fn a_file_shares_what_is_named_by_what_it_shares() {
     let paths = paths_of("", fields, "", body);
     let planned = plan(&paths, &Options::new(Nic::named("e810").unwrap())).unwrap();
     assert_eq!(planned.strategy, Strategy::SharedNothing);
-    let shared = |names: &[&str]| {
-        let mut edited = planned.clone();
-        edited.strategy = Strategy::Mixed;
-        for object in edited.objects.iter_mut().filter(|one| names.contains(&&*one.name)) {
-            object.mode = ObjectMode::Shared;
-        }
-        check(&paths, &edited).map_err(|broken| broken.to_string())
-    };
+    let shared = |names: &[&str]| check_shared(&paths, &planned, names);
     assert_eq!(shared(&["counts"]), Ok(()));
     assert_eq!(shared(&["names", "counts"]), Ok(()));
     let broken = shared(&["names"]).unwrap_err();

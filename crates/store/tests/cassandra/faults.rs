@@ -14,6 +14,9 @@ use crate::failing::{self, Outcome, run};
 use crate::server::Server;
 use crate::{RELEASE, alone, driver};
 
+/// Longer than any question may take: reads, as looks are, have ten timeouts.
+const STILL: Duration = Duration::from_secs(22);
+
 /// Lets `fault` happen while transactions are under way, of which nobody is told what became of them; in a key space
 /// of its own, where nothing is yet.
 #[allow(clippy::print_stdout)] // how long parts took
@@ -31,28 +34,27 @@ fn failed(server: &mut Server, what: &str, fault: &dyn Fn(&mut Server)) -> Statu
     );
     println!("{what}, {:?}, slowest batch {slowest:?}: {status:?}", began.elapsed());
     assert!(worst.lag_ns > 500_000_000 && worst.waiting > 0, "{what}: {worst:?}");
+    assert!(status.failures > 0, "{what}: {status:?}");
     status
 }
 
 pub fn stopped_for_some_seconds(server: &mut Server) {
     let status = failed(server, "stopped", &|server| {
         server.signal("STOP");
-        std::thread::sleep(Duration::from_secs(5));
+        std::thread::sleep(STILL);
         server.signal("CONT");
     });
-    // Whether anything has failed depends on what was under way: a read may take longer than that.
     assert_eq!(status.rebuilds, 0, "it had everything");
 }
 
 pub fn started_again_with_nothing(server: &mut Server) {
     let status = failed(server, "emptied", &|server| server.restart_empty());
-    assert!(status.rebuilds >= 2 && status.failures > 0, "{status:?}");
+    assert!(status.rebuilds >= 2, "{status:?}");
 }
 
 fn killed_and_started_again(server: &mut Server) {
     let status = failed(server, "killed", &|server| server.restart());
     assert_eq!(status.rebuilds, 0, "it has its log");
-    assert!(status.failures > 0, "{status:?}");
 }
 
 fn cut_off_for_some_seconds(server: &mut Server) {
@@ -61,7 +63,7 @@ fn cut_off_for_some_seconds(server: &mut Server) {
     }
     let status = failed(server, "cut", &|server| {
         server.cable.as_ref().unwrap().cut();
-        std::thread::sleep(Duration::from_secs(5));
+        std::thread::sleep(STILL);
         server.cable.as_ref().unwrap().join();
     });
     assert_eq!(status.rebuilds, 0, "it had everything");
