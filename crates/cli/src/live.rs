@@ -154,6 +154,7 @@ fn speak_by(progress: Progress) -> Speaker {
     let mut progress = Some(progress);
     Speaker::start(move |said| match (said, &mut progress) {
         (Said::Line(line), Some(progress)) => progress.say(&line),
+        (Said::Far(packets, None), Some(progress)) => progress.draw(packets, None),
         (Said::Far(packets, part), Some(progress)) => progress.update(packets, part),
         (Said::Over, progress) => progress.take().into_iter().for_each(Progress::finish),
         _ => {}

@@ -47,17 +47,22 @@ impl Progress {
     /// Cheap enough to be called every few thousand packets.
     pub(crate) fn update(&mut self, packets: u64, fraction: Option<f64>) {
         let now = Instant::now();
-        let elapsed = now - self.started;
-        if let Some(bar) = &self.bar {
-            match fraction {
-                Some(fraction) => bar.set_position((fraction * STEPS as f64) as u64),
-                None => bar.set_style(style(SPINNER)),
-            }
-            bar.set_message(speed(packets, elapsed));
+        if self.bar.is_some() {
+            self.draw(packets, fraction);
         } else if now >= self.next {
             self.next = now + LINE_EVERY;
-            tell(&line(&self.what, packets, fraction, elapsed));
+            tell(&line(&self.what, packets, fraction, now - self.started));
         }
+    }
+
+    /// As `update`, on a terminal only: lines about work that has no end would fill a journal.
+    pub(crate) fn draw(&self, packets: u64, fraction: Option<f64>) {
+        let Some(bar) = &self.bar else { return };
+        match fraction {
+            Some(fraction) => bar.set_position((fraction * STEPS as f64) as u64),
+            None => bar.set_style(style(SPINNER)),
+        }
+        bar.set_message(speed(packets, self.started.elapsed()));
     }
 
     /// Prints a line that stays.

@@ -242,3 +242,24 @@ fn who_pauses_reading_a_capture_loses_packets_and_no_more() {
     assert_eq!(count(&lab, "paused.pcapng").0 as u64, received - lost);
     nop.finish();
 }
+
+#[test]
+fn a_run_without_an_end_does_not_fill_a_journal() {
+    let Some(lab) = Lab::open(Kind::AfPacket) else { return };
+    lab.ip("nf", "link add here type veth peer name there");
+    for link in ["here", "there"] {
+        lab.ip("nf", &format!("link set {link} up"));
+    }
+    let ports = "--port lan=afpacket:here --port wan=afpacket:there";
+    let said = |how: &str| {
+        lab.run("nf", &format!("sh -c '{how} 2> said > /dev/null'")).expect();
+        let said = std::fs::read_to_string(lab.path("said")).unwrap();
+        assert!(said.contains("nop: running: "), "{said}");
+        said
+    };
+    let endless =
+        said(&format!("timeout -k 9 --preserve-status -s INT 5 {PROGRAM} run nop {ports}"));
+    assert!(!endless.contains("Mpps"), "{endless}");
+    let ending = said(&format!("{PROGRAM} run nop {ports} --for 5"));
+    assert!(ending.contains(" % done, "), "{ending}");
+}
