@@ -1,6 +1,7 @@
 //! The screen of `anabranch top`: rates since the last look, beside what has come together so far.
 
 use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anabranch_runtime::report::{RunReport, StoreReport};
@@ -10,14 +11,20 @@ use ratatui::style::Style;
 use ratatui::widgets::{Block, Paragraph, Row, Table};
 use ratatui::{DefaultTerminal, Frame};
 
+use super::stop_signal;
 use crate::error::Error;
 use crate::figures::{nanoseconds, percent, rate, ratio, seconds, thousands};
 use crate::summary::headline;
 
-/// Shows what `report` returns, every so often, until a key is pressed that ends it.
+/// Time between two looks whether a signal has come.
+const LOOKING: Duration = Duration::from_millis(100);
+
+/// Shows what `report` returns, every so often, until a key is pressed or a signal comes that ends it; the terminal is
+/// then as it was found.
 ///
 /// # Errors
-/// [`Error::Usage`]: standard output is no terminal; whatever keeps the first report from being had.
+/// [`Error::Usage`]: standard output is no terminal; [`Error::Output`]: it cannot be drawn on; whatever keeps the first
+/// report from being had.
 pub(super) fn watch(
     report: impl Fn() -> Result<RunReport, Error>,
     every: Duration,
@@ -27,10 +34,17 @@ pub(super) fn watch(
         return Err(Error::Usage(message.to_owned()));
     }
     let first = report()?;
-    let mut terminal = ratatui::init();
-    let shown = show(&mut terminal, first, report, every);
-    ratatui::restore();
+    let stop = stop_signal();
+    let shown = ratatui::try_init()
+        .map_err(broken)
+        .and_then(|mut terminal| show(&mut terminal, first, report, every, &stop));
+    // A terminal that has gone needs nothing.
+    let _ = ratatui::try_restore();
     shown
+}
+
+fn broken(cause: std::io::Error) -> Error {
+    Error::Output(format!("the terminal cannot be drawn on: {cause}; give --once or --json"))
 }
 
 fn show(
@@ -38,12 +52,12 @@ fn show(
     first: RunReport,
     report: impl Fn() -> Result<RunReport, Error>,
     every: Duration,
+    stop: &AtomicBool,
 ) -> Result<(), Error> {
-    let broken = |cause| Error::Output(format!("the terminal cannot be drawn on: {cause}"));
     let mut view = View { before: None, now: first };
     loop {
         terminal.draw(|frame| view.draw(frame)).map_err(broken)?;
-        if wait(every.max(Duration::from_millis(100))).map_err(broken)? {
+        if wait(every.max(LOOKING), stop).map_err(broken)? {
             return Ok(());
         }
         // The run is over: what was seen last stays on the terminal's other page.
@@ -52,10 +66,16 @@ fn show(
     }
 }
 
-/// Waits so long, or until a key says that it is enough.
-fn wait(time: Duration) -> std::io::Result<bool> {
+/// Waits so long, or until a key or a signal says that it is enough.
+fn wait(time: Duration, stop: &AtomicBool) -> std::io::Result<bool> {
     let until = Instant::now() + time;
-    while event::poll(until.saturating_duration_since(Instant::now()))? {
+    while Instant::now() < until {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(true);
+        }
+        if !event::poll(until.saturating_duration_since(Instant::now()).min(LOOKING))? {
+            continue;
+        }
         if let Event::Key(key) = event::read()? {
             let control_c =
                 key.code == KeyCode::Char('c') && key.modifiers == KeyModifiers::CONTROL;

@@ -244,6 +244,30 @@ fn who_pauses_reading_a_capture_loses_packets_and_no_more() {
 }
 
 #[test]
+fn a_terminal_is_as_it_was_whatever_ends_who_watches() {
+    let Some(lab) = Lab::of_two(Kind::AfPacket) else { return };
+    let nop = lab.join("nop", "", ["lan", "wan"]);
+    for signal in ["INT", "TERM", "HUP"] {
+        let steps = format!(
+            "stty rows 30 cols 100; stty -g > before
+             (sleep 1; kill -{signal} $(cat watcher)) &
+             sh -c 'echo $$ > watcher; exec {PROGRAM} top nf.sock'
+             stty -g > after"
+        );
+        std::fs::write(lab.path("steps"), steps).unwrap();
+        // `script` runs it on a terminal of its own.
+        let shown = lab.run("nf", "script -qec 'sh steps' /dev/null").expect();
+        let modes = |name: &str| std::fs::read_to_string(lab.path(name)).unwrap();
+        assert_eq!(modes("before"), modes("after"), "{signal}");
+        assert!(shown.contains("packets/s"), "{signal}: {shown}");
+        for restored in ["\x1b[?1049l", "\x1b[?25h"] {
+            assert!(shown.contains(restored), "{signal}: {shown:?}");
+        }
+    }
+    nop.finish();
+}
+
+#[test]
 fn a_run_without_an_end_does_not_fill_a_journal() {
     let Some(lab) = Lab::open(Kind::AfPacket) else { return };
     lab.ip("nf", "link add here type veth peer name there");
