@@ -252,9 +252,15 @@ impl<T: SettingType> SettingType for List<T> {
             let instead = T::from_toml(value).map(|_| format!(": write [{value}]"));
             return Err(expected("a list in brackets", value) + &instead.unwrap_or_default());
         };
-        let read =
-            |(at, element)| T::from_toml(element).map_err(|why| format!("element {at}: {why}"));
-        elements.iter().enumerate().map(read).collect::<Result<Vec<_>, _>>().map(Self)
+        let mut read = Vec::with_capacity(elements.len());
+        let mut wrong = Vec::new();
+        for (at, element) in elements.iter().enumerate() {
+            match T::from_toml(element) {
+                Ok(element) => read.push(element),
+                Err(why) => wrong.extend(why.lines().map(|line| format!("element {at}: {line}"))),
+            }
+        }
+        if wrong.is_empty() { Ok(Self(read)) } else { Err(wrong.join("\n")) }
     }
     fn to_text(&self) -> String {
         let elements: Vec<_> = self.0.iter().map(T::to_text).collect();
@@ -324,7 +330,8 @@ impl<'t> Fields<'t> {
     }
 
     fn refuse<T>(&mut self, name: &str, why: &str) -> Option<T> {
-        self.errors.push(format!("{} `{}{name}`: {why}", self.called, self.path));
+        let each = why.lines().map(|line| format!("{} `{}{name}`: {line}", self.called, self.path));
+        self.errors.extend(each);
         None
     }
 
@@ -450,9 +457,12 @@ pub trait Command: Sized + Clone + Send + Sync + 'static {
         let name = words.next().unwrap_or_default();
         let names: Vec<_> = Self::schema().into_iter().map(|(name, ..)| name).collect();
         if !names.contains(&name) {
-            let known =
-                if names.is_empty() { "this NF takes none".to_owned() } else { names.join(", ") };
-            return Err(format!("command `{name}` does not exist; commands: {known}"));
+            let instead = match nearest(name, names.iter().copied()) {
+                Some(nearest) => format!("; did you mean `{nearest}`?"),
+                None if names.is_empty() => ": this NF takes none".to_owned(),
+                None => format!("; the commands are: {}", names.join(", ")),
+            };
+            return Err(format!("command `{name}` does not exist{instead}"));
         }
         let mut table = Table::new();
         let fields: Vec<&str> = words.collect();
@@ -562,5 +572,44 @@ mod tests {
             let error = read(assignments).unwrap_err();
             assert!(error.contains(words), "{error}");
         }
+    }
+
+    /// Each line is read by itself: a list of tables may have mistakes in several.
+    #[test]
+    fn every_mistake_in_a_list_is_told_with_its_place() {
+        let places = |error: &str| -> Vec<String> {
+            let place = |line: &str| line.split(": ").take(2).collect::<Vec<_>>().join(": ");
+            error.lines().map(place).collect()
+        };
+        let wrong = "backends=[\"192.0.2\", \"192.0.2.1\", [\"a\", \"b\"], 3]";
+        let error = read(&["address=192.0.2.1", wrong]).unwrap_err();
+        let element = |at| format!("setting `backends`: element {at}");
+        assert_eq!(places(&error), [element(0), element(2), element(3)], "{error}");
+        let lists = toml_value("[[\"a\"], [3, true]]").unwrap();
+        let error = List::<List<Ipv4Addr>>::from_toml(&lists).unwrap_err();
+        let element = |one, two| format!("element {one}: element {two}");
+        assert_eq!(places(&error), [element(0, 0), element(1, 0), element(1, 1)], "{error}");
+    }
+
+    #[test]
+    fn an_unknown_command_is_told_what_there_is() {
+        #[derive(Clone, Debug)]
+        struct Sole;
+        impl Command for Sole {
+            fn schema() -> Vec<(&'static str, Vec<Setting>, &'static str)> {
+                vec![("drain-backend", Vec::new(), "")]
+            }
+            fn take(_: &str, _: &mut Fields<'_>) -> Option<Self> {
+                Some(Self)
+            }
+        }
+        let said = |text: &str| Sole::read(text).map(|_| ()).unwrap_err();
+        assert_eq!(
+            said("drain-bakend"),
+            "command `drain-bakend` does not exist; did you mean `drain-backend`?"
+        );
+        assert_eq!(said("foo"), "command `foo` does not exist; the commands are: drain-backend");
+        let none = NoCommand::read("foo").unwrap_err();
+        assert_eq!(none, "command `foo` does not exist: this NF takes none");
     }
 }

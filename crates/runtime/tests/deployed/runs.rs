@@ -445,6 +445,6 @@ fn an_unknown_command_is_refused_before_anything_runs() {
     let out = folder.path().join("out.pcap");
     let refused = run::<numbered::Function>(&options(1, &out, &[(0, "rest")]), &mut |_, _| {});
     let message = refused.err().map(|error| error.to_string()).unwrap_or_default();
-    assert!(message.contains("command `rest` does not exist; commands: reset"), "{message}");
+    assert!(message.contains("command `rest` does not exist; did you mean `reset`?"), "{message}");
     assert!(!out.exists());
 }
