@@ -45,6 +45,7 @@ const TEXT: &str =
         #[every_ms(20)]
         fn periodic(&mut self, cx: &mut Context) {}
         fn gone(&mut self, index: u32, object: (), cx: &mut Context) {}
+        fn control(&mut self, command: Command, cx: &mut Context) -> Result<(), &'static str> { Ok(()) }
     }
 }";
 
@@ -154,4 +155,16 @@ fn an_address_without_quotes_is_said_to_need_them() {
     ] {
         of(kind, value).unwrap_or_else(|problems| panic!("{value} {problems:?}"));
     }
+}
+
+#[test]
+fn commands_have_a_handler() {
+    let control =
+        "fn control(&mut self, command: Command, cx: &mut Context) -> Result<(), &'static str>";
+    let text = TEXT.replace(&format!("{control} {{ Ok(()) }}"), "");
+    assert_ne!(text, TEXT);
+    let Err(problems) = Module::from_source(&text, FIRST_LINE) else { panic!("accepted") };
+    let [problem] = &problems[..] else { panic!("{problems:?}") };
+    let words = format!("`Nat` has no handler `control`: write `{control} {{ … }}` in `impl Nat`");
+    assert_eq!(problem.message, words);
 }

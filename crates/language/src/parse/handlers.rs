@@ -178,11 +178,15 @@ fn squeeze(text: &str) -> String {
 
 fn check_required(items: &Items, handlers: &Handlers, errors: &mut Errors) {
     let nf = &items.nf.ident;
-    if !handlers.packet {
-        let form = signatures(items).into_iter().find(|form| form.name == "packet");
-        let text = form.map(|form| form.text()).unwrap_or_default();
-        let instead = format!("write `{text} {{ … }}` in `impl {nf}`");
-        errors.refuse(nf.span(), format!("`{nf}` has no handler `packet`"), instead);
+    // Commands that nobody carries out would all be accepted, and do nothing.
+    let lacks_control = items.commands.is_some() && !handlers.control;
+    for (name, is_missing) in [("packet", !handlers.packet), ("control", lacks_control)] {
+        if is_missing {
+            let form = signatures(items).into_iter().find(|form| form.name == name);
+            let text = form.map(|form| form.text()).unwrap_or_default();
+            let instead = format!("write `{text} {{ … }}` in `impl {nf}`");
+            errors.refuse(nf.span(), format!("`{nf}` has no handler `{name}`"), instead);
+        }
     }
     let sets = [
         ("packet_set_opened", handlers.packet_set_opened),
