@@ -124,7 +124,7 @@ pub mod synthetic {
     }
 
     /// The element that a random word stands for.
-    #[opaque]
+    #[opaque(below = elements)]
     pub fn chosen(word: u64, elements: u32, law: Law, low: u64, high: u64) -> u32 {
         if law == Law::Uniform {
             return ((u128::from(word) * u128::from(elements)) >> 64) as u32;

@@ -28,15 +28,24 @@ type Parts = Vec<(String, u128)>;
 /// A call: the function, its arguments as they stand in paths, and the payload where one of them is part of it.
 type Call = (String, Vec<u128>, Vec<u8>);
 
+/// What a call returned.
+struct Returned {
+    parts: Parts,
+    /// What it is below, as the function declares.
+    limit: Option<u128>,
+}
+
 /// The opaque functions of a module, run on known arguments.
 pub struct Opaque {
     /// Whether a part of the payload is among the arguments.
     functions: HashMap<String, bool>,
     asked: Sender<Call>,
-    answers: Receiver<Option<Parts>>,
+    answers: Receiver<Option<Returned>>,
     known: HashMap<Call, Option<Parts>>,
     /// Payloads that may still be read.
     payloads: usize,
+    /// Results that are not what their functions declare.
+    wrong: Vec<String>,
 }
 
 impl Opaque {
@@ -66,8 +75,9 @@ impl Opaque {
         };
         thread::Builder::new().name("opaque".to_owned()).stack_size(STACK).spawn(work).ok()?;
         let functions: HashMap<String, bool> = names.recv().ok()?;
-        let (known, payloads) = (HashMap::new(), PAYLOADS);
-        (!functions.is_empty()).then_some(Self { functions, asked, answers, known, payloads })
+        let (known, payloads, wrong) = (HashMap::new(), PAYLOADS, Vec::new());
+        let is_any = !functions.is_empty();
+        is_any.then_some(Self { functions, asked, answers, known, payloads, wrong })
     }
 
     /// Begins anew: what is known does not depend on what was asked before.
@@ -96,10 +106,25 @@ impl Opaque {
                 self.payloads = self.payloads.checked_sub(1)?;
             }
             self.asked.send(call.clone()).ok()?;
-            self.known.insert(call.clone(), self.answers.recv().ok()?);
+            let returned = self.answers.recv().ok()?;
+            self.wrong.extend(returned.as_ref().and_then(|returned| returned.wrong(&call)));
+            self.known.insert(call.clone(), returned.map(|returned| returned.parts));
         }
         let parts = self.known.get(&call)?.as_ref()?;
         parts.iter().find(|(part, _)| part == symbol).map(|(_, value)| *value)
+    }
+
+    /// Results so far that are not what their functions declare, in words.
+    pub fn take_wrong(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.wrong)
+    }
+}
+
+impl Returned {
+    fn wrong(&self, (name, arguments, _): &Call) -> Option<String> {
+        let (_, value) = self.parts.iter().find(|(part, _)| part == name)?;
+        let limit = self.limit.filter(|limit| value >= limit)?;
+        Some(format!("{name}, given {arguments:?}, returns {value}, which is not below {limit}"))
     }
 }
 
@@ -114,7 +139,7 @@ impl<'p> Bodies<'p> {
         Self { program, interpreter: Interpreter::new(program, Explorer::concrete()) }
     }
 
-    fn run(&mut self, (name, arguments, payload): &Call) -> Option<Parts> {
+    fn run(&mut self, (name, arguments, payload): &Call) -> Option<Returned> {
         if self.interpreter.terms.len() > LEFT {
             *self = Self::of(self.program);
         }
@@ -133,7 +158,7 @@ impl Interpreter<'_> {
         parameters(function.signature).map(|typed| self.resolve(&typed.ty)).collect()
     }
 
-    fn returned(&mut self, name: &str, arguments: &[u128], payload: &[u8]) -> Option<Parts> {
+    fn returned(&mut self, name: &str, arguments: &[u128], payload: &[u8]) -> Option<Returned> {
         self.restart();
         let function = self.function_named(name)?;
         let types = self.parameters(name).ok()?;
@@ -143,6 +168,11 @@ impl Interpreter<'_> {
         if numbers.next().is_some() {
             return None;
         }
+        let limit = function.opaque.and_then(|declared| values.get(declared.below?));
+        let limit = limit.and_then(|limit| match limit {
+            Value::Scalar(_, term) => self.terms.known_value(*term),
+            _ => None,
+        });
         let result = self.call_function(function, name, None, values, Vec::new()).ok()?;
         let result = self.settled(result).ok()?;
         let parts = self.parts(&result, name).ok()?;
@@ -152,7 +182,8 @@ impl Interpreter<'_> {
             let called = called.strip_suffix(".variant").unwrap_or(&called).to_owned();
             Some((called, self.terms.known_value(part.term)?))
         };
-        parts.into_iter().map(known).collect()
+        let parts = parts.into_iter().map(known).collect::<Option<Parts>>()?;
+        Some(Returned { parts, limit })
     }
 
     /// A value of this type, of the next numbers.
@@ -228,6 +259,7 @@ pub mod nothing {
             let b = !a;
             let is = (a ^ b.wrapping_mul(3)).rotate_left(29);
             let parts = bodies.run(&("mix".to_owned(), vec![a.into(), b.into()], Vec::new()));
+            let parts = parts.map(|returned| returned.parts);
             assert_eq!(parts, Some(vec![("mix".to_owned(), u128::from(is))]));
             let left = bodies.interpreter.terms.len();
             if left < most {

@@ -9,6 +9,7 @@ use crate::error::AnalysisError;
 use crate::explore::{Budget, Explorer};
 use crate::expr::{Term, Terms, Words};
 use crate::handlers::{Entry, entries};
+use crate::interpret::call::parameters;
 use crate::interpret::program::Program;
 use crate::interpret::{Interpreter, Stop};
 use crate::objects::{StateObject, objects};
@@ -45,6 +46,8 @@ pub struct Paths {
     pub warnings: Vec<Warning>,
     /// Functions taken as unknown (`#[opaque]`), trusted.
     pub opaque: Vec<String>,
+    /// What is declared of their results, in words; trusted too.
+    pub declared: Vec<String>,
     /// Whether runs were given up in a loop that no path leaves in time: what is touched after it is
     /// not listed at all.
     pub given_up: bool,
@@ -449,6 +452,7 @@ impl<'p> Search<'p> {
             paths: self.paths,
             warnings: self.warnings.into_iter().collect(),
             opaque: opaque(program),
+            declared: declared(program),
             objects: objects(&program.module),
             given_up: self.given_up,
             left_by_init: Vec::new(),
@@ -465,9 +469,22 @@ impl<'p> Search<'p> {
 pub(crate) fn opaque(program: &Program) -> Vec<String> {
     let functions = program.module.fns.iter();
     functions
-        .filter(|item| item.attrs.iter().any(|attribute| attribute.path().is_ident("opaque")))
+        .filter(|item| anabranch_language::opaque(&item.attrs, &item.sig).is_some())
         .map(|item| item.sig.ident.to_string())
         .collect()
+}
+
+/// What opaque functions declare of their results.
+fn declared(program: &Program) -> Vec<String> {
+    let below = |item: &syn::ItemFn| {
+        let position = anabranch_language::opaque(&item.attrs, &item.sig)?.below?;
+        let limit = match &*parameters(&item.sig).nth(position)?.pat {
+            syn::Pat::Ident(limit) => limit.ident.to_string(),
+            _ => return None,
+        };
+        Some(format!("`{}` returns less than `{limit}`", item.sig.ident))
+    };
+    program.module.fns.iter().filter_map(below).collect()
 }
 
 /// Parts that every path leaves the same, over settings alone.

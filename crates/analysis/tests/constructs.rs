@@ -533,6 +533,40 @@ fn an_allocator_that_was_full_is_full() {
 
 /// What paths leave unknown is what the body computes, for who has the arguments.
 #[test]
+fn what_is_declared_of_an_opaque_function_is_so_on_every_path() {
+    let body = "let Some(ip) = pkt.ipv4() else { return Flood };\n\
+        let limit = u32::from(ip.dst());\n\
+        if limit != 0 && spot(u32::from(ip.src()), limit) >= limit { return Drop(Reason::Past) }\n\
+        Forward(WAN)";
+    let items = |declares: &str| {
+        format!(
+            "pub enum Reason {{ Past }}\n\
+             #[opaque{declares}] fn spot(word: u32, limit: u32) -> u32 {{ word % limit.max(1) }}"
+        )
+    };
+    let found = explored(&items(""), "", body);
+    assert!(found.to_text().contains("Drop(past)"), "{}", found.to_text());
+    let found = explored(&items("(below = limit)"), "", body);
+    assert!(!found.to_text().contains("Drop(past)"), "{}", found.to_text());
+    assert_eq!(found.opaque, ["spot"]);
+    assert_eq!(found.declared, ["`spot` returns less than `limit`"]);
+}
+
+#[test]
+fn a_result_that_is_not_what_its_function_declares_is_told() {
+    let items =
+        "#[opaque(below = limit)] fn spot(at: (u8, u8), limit: u32) -> u32 { u32::from(at.1) }";
+    let text: &'static str = nf(items, "", "Forward(pkt.port().other())").leak();
+    let mut opaque = Opaque::of(source(text)).expect("it has one");
+    assert_eq!(opaque.value("spot", &[0, 9, 10], Vec::new), Some(9));
+    assert_eq!(opaque.take_wrong(), [""; 0]);
+    assert_eq!(opaque.value("spot", &[0, 9, 9], Vec::new), Some(9));
+    let told = "spot, given [0, 9, 9], returns 9, which is not below 9";
+    assert_eq!(opaque.take_wrong(), [told]);
+    assert_eq!(opaque.take_wrong(), [""; 0], "once");
+}
+
+#[test]
 fn opaque_functions_are_run_on_known_arguments() {
     let items = "pub enum Law { Twice, Never }\n\
         #[opaque] fn both(law: Law, a: u32, b: (u8, bool)) -> (u32, Option<u8>) {\n\

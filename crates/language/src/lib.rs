@@ -29,3 +29,4 @@ pub use declare::{
 pub use error::Problem;
 pub use kebab::kebab;
 pub use module::{Method, Module};
+pub use parse::{Opaque, opaque};

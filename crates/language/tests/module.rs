@@ -1,6 +1,8 @@
 //! What a module declares, read from its text as analysis reads it.
 
-use anabranch_language::{KeyField, Module, Packets, Ports, Protocol, SettingType, StateKind};
+use anabranch_language::{
+    KeyField, Module, Packets, Ports, Protocol, SettingType, StateKind, opaque,
+};
 
 const FIRST_LINE: u32 = 100;
 
@@ -121,6 +123,38 @@ fn text_that_is_no_module_is_refused_by_line() {
     ] {
         let Err(problems) = Module::from_source(text, 7) else { panic!("{text}") };
         assert_eq!(problems[0].line, 7);
+        assert!(problems[0].message.contains(words), "{problems:?}");
+    }
+}
+
+#[test]
+fn what_opaque_declares_is_below_a_parameter_of_the_same_type() {
+    let of = |attribute: &str, result: &str| {
+        let text = TEXT.replace(
+            "    fn both(",
+            &format!("#[{attribute}] fn at(word: u64, most: u32) -> {result} {{ 0 }}\nfn both("),
+        );
+        assert_ne!(text, TEXT);
+        Module::from_source(&text, 100)
+    };
+    let declared = |attribute: &str| {
+        let module = of(attribute, "u32").unwrap();
+        let item = module.fn_named("at").unwrap();
+        opaque(&item.attrs, &item.sig).map(|declared| declared.below)
+    };
+    assert_eq!(declared("cold"), None);
+    assert_eq!(declared("opaque"), Some(None));
+    assert_eq!(declared("opaque(below = most)"), Some(Some(1)));
+    for (attribute, result, words) in [
+        ("opaque(below = least)", "u32", "`least` is no parameter: write"),
+        ("opaque(below = 10)", "u32", "the limit is no parameter: write"),
+        ("opaque(below = word)", "u32", "are not unsigned and of one type: write"),
+        ("opaque(below = most)", "bool", "are not unsigned and of one type: write"),
+        ("opaque(above = most)", "u32", "declares nothing: write"),
+        ("opaque()", "u32", "declares nothing: write `#[opaque]`, or `#[opaque(below = limit)]`"),
+        ("opaque] #[opaque", "u32", "a second `#[opaque]`"),
+    ] {
+        let Err(problems) = of(attribute, result) else { panic!("{attribute}") };
         assert!(problems[0].message.contains(words), "{problems:?}");
     }
 }

@@ -256,6 +256,8 @@ impl<'p> Coverage<'p> {
                 *self.tally.unknown.entry(text).or_default() += 1;
             }
         }
+        let wrong = self.valuation.take_wrong();
+        wrong.into_iter().for_each(|why| self.disagreed(why));
         found
     }
 

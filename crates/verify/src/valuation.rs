@@ -92,6 +92,11 @@ impl<'t> Valuation<'t> {
         self.opaque.iter_mut().for_each(Opaque::begin);
     }
 
+    /// Results of opaque functions that are not what these declare, in words.
+    pub(crate) fn take_wrong(&mut self) -> Vec<String> {
+        self.opaque.as_mut().map(Opaque::take_wrong).unwrap_or_default()
+    }
+
     /// Begins a passage of which `symbols` are known.
     pub(crate) fn begin(&mut self, symbols: impl Iterator<Item = (String, u128)>) {
         self.passage = self.passage.wrapping_add(1);

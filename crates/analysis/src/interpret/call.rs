@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use anabranch_language::{Opaque, opaque};
 use syn::spanned::Spanned;
 use syn::{Expr, FnArg, GenericParam, ReturnType, Signature};
 
@@ -9,13 +10,14 @@ use super::resolve::{Generics, bound};
 use super::types::Type;
 use super::value::{LocalCell, Place, Value};
 use super::{Closure, Eval, Exit, Frame, Interpreter};
+use crate::expr::Binary;
 
 /// A function of the module, free or of a type.
 #[derive(Clone, Copy)]
 pub(crate) struct Function<'p> {
     pub(crate) signature: &'p Signature,
     pub(crate) body: &'p syn::Block,
-    pub(crate) opaque: bool,
+    pub(crate) opaque: Option<Opaque>,
 }
 
 impl<'p> Interpreter<'p> {
@@ -24,7 +26,7 @@ impl<'p> Interpreter<'p> {
         program.module.fn_named(name).map(|item| Function {
             signature: &item.sig,
             body: &item.block,
-            opaque: is_opaque(&item.attrs),
+            opaque: opaque(&item.attrs, &item.sig),
         })
     }
 
@@ -33,7 +35,7 @@ impl<'p> Interpreter<'p> {
         program.module.method(of, name).map(|item| Function {
             signature: &item.sig,
             body: &item.block,
-            opaque: is_opaque(&item.attrs),
+            opaque: opaque(&item.attrs, &item.sig),
         })
     }
 
@@ -136,8 +138,8 @@ impl<'p> Interpreter<'p> {
                 ReturnType::Default => Type::Unit,
                 ReturnType::Type(_, written) => this.resolve(written)?,
             };
-            if function.opaque
-                && let Some(value) = this.opaque_call(name, arguments, &returns)?
+            if let Some(declared) = function.opaque
+                && let Some(value) = this.opaque_call(name, declared, arguments, &returns)?
             {
                 return Ok(value);
             }
@@ -210,10 +212,11 @@ impl<'p> Interpreter<'p> {
     }
 
     /// An opaque function is an unknown function of its arguments, a part of the payload standing
-    /// for where it begins and ends; of known arguments its value is known.
+    /// for where it begins and ends; of known arguments its value is known. What is declared of its result is so.
     fn opaque_call(
         &mut self,
         name: &str,
+        declared: Opaque,
         arguments: &[Value],
         returns: &Type,
     ) -> Eval<Option<Value>> {
@@ -231,7 +234,17 @@ impl<'p> Interpreter<'p> {
         if terms.iter().all(|term| self.terms.known_value(*term).is_some()) {
             return Ok(None);
         }
-        self.unknown(name, returns, &terms).map(Some)
+        let value = self.unknown(name, returns, &terms)?;
+        let limit = declared.below.and_then(|position| arguments.get(position));
+        if let Some(limit) = limit {
+            let limit = self.settled(limit.clone())?;
+            let limit = self.coerce(limit, returns)?;
+            if let (Some(value), Some(limit)) = (self.term_of(&value), self.term_of(&limit)) {
+                let below = self.terms.binary(Binary::LessUnsigned, value, limit);
+                self.assume(below)?;
+            }
+        }
+        Ok(Some(value))
     }
 
     pub(crate) fn closure(&mut self, code: &'p syn::ExprClosure) -> Value {
@@ -434,10 +447,6 @@ pub(crate) fn parameters(signature: &Signature) -> impl Iterator<Item = &syn::Pa
         FnArg::Typed(typed) => Some(typed),
         FnArg::Receiver(_) => None,
     })
-}
-
-fn is_opaque(attributes: &[syn::Attribute]) -> bool {
-    attributes.iter().any(|attribute| attribute.path().is_ident("opaque"))
 }
 
 /// The name of a type parameter or plain type, references taken off.

@@ -14,6 +14,7 @@ struct Document<'a> {
     statistics: Statistics,
     warnings: Vec<LineJson>,
     opaque: &'a [String],
+    declared: &'a [String],
     proved: Vec<String>,
     paths: Vec<PathJson>,
 }
@@ -85,6 +86,7 @@ impl Serialize for Paths {
                 .map(|warning| LineJson { text: warning.message.clone(), line: warning.line })
                 .collect(),
             opaque: &self.opaque,
+            declared: &self.declared,
             proved: self.proved(),
             paths: self.paths.iter().map(|path| self.path_json(path)).collect(),
         };

@@ -114,6 +114,9 @@ impl Paths {
         if !self.opaque.is_empty() {
             let _ = write!(text, "\ntaken as unknown functions: {}\n", self.opaque.join(", "));
         }
+        if !self.declared.is_empty() {
+            let _ = writeln!(text, "declared of them: {}", self.declared.join(", "));
+        }
         let made = &self.statistics;
         let _ = write!(
             text,

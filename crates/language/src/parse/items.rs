@@ -196,6 +196,7 @@ fn plain(raw: &Raw, setting_structs: &[Settings], errors: &mut Errors) {
     }
     for item in &raw.fns {
         attributes::only(&item.attrs, super::handlers::METHOD_ATTRIBUTES, errors);
+        super::opaque::check(&item.attrs, &item.sig, errors);
     }
     for item in &raw.impls {
         attributes::only(&item.attrs, &["doc"], errors);

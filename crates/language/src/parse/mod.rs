@@ -4,6 +4,7 @@ mod attributes;
 mod commands;
 mod handlers;
 mod items;
+mod opaque;
 mod packet_set;
 mod port_list;
 mod settings;
@@ -16,6 +17,7 @@ use crate::error::Errors;
 use crate::{Module, Ports};
 
 pub(crate) use attributes::docs;
+pub use opaque::{Opaque, opaque};
 
 /// Reads a module whose first line is line `lines_before + 1` of its file.
 pub(crate) fn module(attr: TokenStream, item: ItemMod, lines_before: u32) -> syn::Result<Module> {
