@@ -1,6 +1,7 @@
 //! Packets that one core refuses where many may not, or many where one does not, as the plan lists: where each
 //! shard's worker counts for itself, or has a table of its own, of the size set; and where workers have one pool,
-//! of which one may find nothing while others have some.
+//! of which one may find nothing while others have some. Where nobody asks whether a table has had room, nothing can
+//! be compared once one core's is full.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +21,9 @@ pub(crate) struct Limits {
     of_one: BTreeSet<String>,
     /// Many may refuse what one does not, once so many indices have been given out.
     of_many: BTreeMap<String, u32>,
+    /// Tables of each worker's own in which entries are made where nobody asks whether there is room: once one core
+    /// has none, it lacks what many have.
+    pub(crate) unasked: BTreeSet<String>,
 }
 
 impl Limits {
@@ -36,6 +40,8 @@ impl Limits {
             let table = tables.iter().find(|table| table.name == object.name)?;
             deployment.given_out_before_none(&object.name, table.capacity as u32)
         };
+        let accesses = paths.paths.iter().flat_map(|path| unasked(path, plan, paths));
+        limits.unasked.extend(accesses.map(|access| access.object.clone()));
         for path in &paths.paths {
             let Verdict::Drop(reason) = &path.verdict else { continue };
             for (access, object) in has_last_word(path, plan, paths) {
@@ -53,7 +59,7 @@ impl Limits {
 
     /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.of_one.is_empty() && self.of_many.is_empty()
+        self.of_one.is_empty() && self.of_many.is_empty() && self.unasked.is_empty()
     }
 
     /// The steps whose packets one core refuses for such a reason, if the first step that differs is one of them and
@@ -108,6 +114,29 @@ fn has_last_word<'p>(
         terms.iter().any(is_asked).then_some((access, object))
     });
     found.collect()
+}
+
+/// The accesses of a path that make an entry in a table that is divided, of which no condition asks whether they did.
+fn unasked<'p>(
+    path: &'p CallPath,
+    plan: &'p Plan,
+    paths: &'p Paths,
+) -> impl Iterator<Item = &'p Access> {
+    let is_of_divided = |name: &String| {
+        plan.objects.iter().any(|object| object.name == *name && is_divided(object))
+    };
+    path.accesses.iter().filter(move |access| {
+        let makes = access.operation == "insert" && access.kind == "Map";
+        let Some(outcome) = access.outcome.filter(|_| makes && is_of_divided(&access.object))
+        else {
+            return false;
+        };
+        let asks = |id: &SymbolId| {
+            path.conditions.iter().any(|made| paths.terms.unknowns(made.term).contains(id))
+        };
+        let unknown = paths.terms.unknowns(outcome);
+        !unknown.is_empty() && !unknown.iter().any(asks)
+    })
 }
 
 /// Whether workers have their own entries of such an object, of which there are so many at most.

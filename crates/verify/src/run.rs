@@ -1,6 +1,9 @@
 //! One instance of a network function that handles one packet at a time and tells what became of it.
 
+use std::collections::BTreeSet;
+
 use anabranch_nf::settings::Command as _;
+use anabranch_nf::state::TableUse;
 use anabranch_nf::{DropReason, NetworkFunction};
 use anabranch_packet::{Frame, Meta, Port};
 use anabranch_runtime::instance::{Instance, Making, Release};
@@ -101,6 +104,36 @@ impl<N: NetworkFunction> Sequential<N> {
         course: &Course,
         watch: &mut dyn FnMut(usize),
     ) -> Record {
+        self.each(program, course, &mut |at, _| watch(at))
+    }
+
+    /// The first turn of `course` after which one of these tables has no room.
+    pub(crate) fn is_full_after(
+        &mut self,
+        program: &Program,
+        course: &Course,
+        tables: &BTreeSet<String>,
+    ) -> Option<usize> {
+        let (mut turn, mut first) = (0, None);
+        self.each(program, course, &mut |_, instance| {
+            let is_full = |table: &TableUse| {
+                tables.contains(&table.name) && !table.whole && table.used >= table.capacity
+            };
+            if first.is_none() && instance.tables().iter().any(is_full) {
+                first = Some(turn);
+            }
+            turn += 1;
+        });
+        first
+    }
+
+    /// Runs `program`; `watch` is told each step when it is done, and what state there is then.
+    fn each(
+        &mut self,
+        program: &Program,
+        course: &Course,
+        watch: &mut dyn FnMut(usize, &Instance<N>),
+    ) -> Record {
         let positions = Positions::of(program);
         let times = times(program);
         let mut record = vec![Handled::default(); program.steps.len()];
@@ -119,7 +152,7 @@ impl<N: NetworkFunction> Sequential<N> {
             if let Some(place) = record.get_mut(*at) {
                 *place = handled;
             }
-            watch(*at);
+            watch(*at, &self.instance);
         }
         record
     }

@@ -343,8 +343,8 @@ impl Trial {
         Ok(None)
     }
 
-    /// Runs `program` both ways, follows it with what `guide` keeps, and has threads run it: its packets, and
-    /// whether anything differs.
+    /// Runs `program` both ways, follows it with what `guide` keeps, and has threads run it: how many packets that
+    /// counts for, and whether anything differs.
     fn tried<N: NetworkFunction>(
         &self,
         subject: &Subject<'_>,
@@ -352,10 +352,13 @@ impl Trial {
         guide: Option<&mut Guide>,
         watch: &mut Watch<'_, '_>,
     ) -> Result<(usize, bool), VerifyError> {
+        let made = program.steps.len();
         let (program, one, many) = self.both::<N>(program)?;
         let program = &*program;
         let sent = sent(&one);
         watch.packets += sent;
+        // Of what was cut short there would be more and more.
+        let handled = if program.steps.len() < made / 2 { made / 2 } else { sent };
         (watch.tell)(watch.packets);
         if let (Some(coverage), Some(guide)) = (&mut watch.coverage, guide) {
             self.follow::<N>(program, &many, &one, coverage, guide)?;
@@ -364,7 +367,7 @@ impl Trial {
             let (setup, parallel) = (&self.setup, &self.parallel);
             watch.threaded.run::<N>(setup, parallel, program, &many, self.seed);
         }
-        Ok((sent, self.first_difference(program, one, many).is_some()))
+        Ok((handled, self.first_difference(program, one, many).is_some()))
     }
 
     /// Half of the time settings under which there is something to follow.
@@ -398,7 +401,8 @@ impl Trial {
     }
 
     /// What both make of `program`, without the packets that only one of them refuses for a limit that the plan lists.
-    /// Those leave nothing where they are refused, so that there the others find what they found.
+    /// Those leave nothing where they are refused, so that there the others find what they found. Nor with what comes
+    /// after a table of one core has filled up that is asked by nobody whether it has room.
     fn both<'p, N: NetworkFunction>(
         &self,
         program: &'p Program,
@@ -410,10 +414,17 @@ impl Trial {
             let one = Sequential::<N>::new(&making)?.run(&program, &many);
             let is_split = self.parallel.deployment.is_some() && !self.limits.is_empty();
             let first = if is_split { self.differs(&one, &many) } else { None };
-            let refused = first.map(|(at, _)| self.limits.refused(at, &one, &many));
-            let Some(refused) = refused.filter(|refused| !refused.is_empty()) else {
+            let Some((first, _)) = first else { return Ok((program, one, many)) };
+            let mut refused = self.limits.refused(first, &one, &many);
+            if refused.is_empty() && !self.limits.unasked.is_empty() {
+                let mut sequential = Sequential::<N>::new(&making)?;
+                let full = sequential.is_full_after(&program, &many, &self.limits.unasked);
+                let later = full.and_then(|turn| many.order.get(turn + 1..)).unwrap_or_default();
+                refused.extend(later.iter().filter(|_| later.contains(&first)));
+            }
+            if refused.is_empty() {
                 return Ok((program, one, many));
-            };
+            }
             let steps = program.steps.iter().enumerate();
             let kept = steps.filter(|(at, _)| !refused.contains(at));
             program = Cow::Owned(program.part(kept.map(|(_, step)| step.clone())));
