@@ -9,7 +9,8 @@ use anabranch_nf::NetworkFunction;
 use anabranch_nf::packet::Port;
 use anabranch_plan::{Plan, plan};
 use anabranch_verify::{
-    Difference, Effort, Findings, Program, Setup, Subject, VerifyError, example, replay, verify,
+    Difference, Done, Effort, Findings, Program, Setup, Subject, VerifyError, example, replay,
+    verify,
 };
 use serde::Serialize;
 
@@ -191,11 +192,11 @@ pub(crate) fn execute<N: NetworkFunction>(trial: Trial) -> Result<Verified, Erro
     };
     let all = effort.packets.saturating_mul(effort.seeds as usize).max(1);
     let mut beyond = (effort.rest > 0).then(|| sought_on(effort.rest));
-    let found = verify::<N>(&subject, effort, &mut |packets| {
-        if let Some(what) = beyond.take_if(|_| packets > all) {
+    let found = verify::<N>(&subject, effort, &mut |Done { packets, is_rest }| {
+        if let Some(what) = beyond.take_if(|_| is_rest) {
             progress.say(&what);
         }
-        let done = (packets <= all).then(|| packets as f64 / all as f64);
+        let done = (!is_rest).then(|| (packets as f64 / all as f64).min(1.0));
         progress.update(packets as u64, done);
     });
     progress.finish();

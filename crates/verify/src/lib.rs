@@ -55,5 +55,5 @@ pub use run::{Handled, Outcome, Record, START_NS, Sequential};
 pub use setup::Setup;
 pub use simulate::{Course, Simulation};
 pub use threads::Threaded;
-pub use verify::{Difference, Effort, Findings, Subject, verify};
+pub use verify::{Difference, Done, Effort, Findings, Subject, verify};
 pub use words::describe;

@@ -106,19 +106,29 @@ pub struct Difference {
     pub many: Record,
 }
 
-/// Runs programs both ways, seed by seed, each up to its first difference. `tell` hears how many
-/// packets have been handled so far.
+/// How far a verification has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// Packets handled so far.
+    pub packets: usize,
+    /// Whether all seeds are over, and what none of them has reached is looked for.
+    pub is_rest: bool,
+}
+
+/// Runs programs both ways, seed by seed, each up to its first difference. `tell` hears after each of them how far
+/// that is.
 ///
 /// # Errors
 /// [`VerifyError::Settings`]; [`VerifyError::Plan`] for a plan that cannot be followed.
 pub fn verify<N: NetworkFunction>(
     subject: &Subject<'_>,
     effort: Effort,
-    tell: &mut dyn FnMut(usize),
+    tell: &mut dyn FnMut(Done),
 ) -> Result<Findings, VerifyError> {
     let mut findings = Findings::default();
     let coverage = subject.paths.map(Coverage::new::<N>);
-    let mut watch = Watch { coverage, threaded: Threaded::default(), packets: 0, tell };
+    let mut watch =
+        Watch { coverage, threaded: Threaded::default(), packets: 0, is_rest: false, tell };
     for seed in effort.first_seed..effort.first_seed.saturating_add(effort.seeds) {
         let trial = Trial::of::<N>(subject, seed)?;
         if let Some(coverage) = &mut watch.coverage {
@@ -133,6 +143,7 @@ pub fn verify<N: NetworkFunction>(
         }
     }
     if effort.rest > 0 && findings.differences == 0 && watch.coverage.is_some() {
+        watch.is_rest = true;
         let trial = Trial { seeds: effort.seeds, ..Trial::of::<N>(subject, effort.first_seed)? };
         if let Some((trial, program)) = trial.rest::<N>(subject, effort.rest, &mut watch)? {
             findings.differences += 1;
@@ -151,7 +162,8 @@ struct Watch<'p, 't> {
     coverage: Option<Coverage<'p>>,
     threaded: Threaded,
     packets: usize,
-    tell: &'t mut dyn FnMut(usize),
+    is_rest: bool,
+    tell: &'t mut dyn FnMut(Done),
 }
 
 impl Watch<'_, '_> {
@@ -359,7 +371,7 @@ impl Trial {
         watch.packets += sent;
         // Of what was cut short there would be more and more.
         let handled = if program.steps.len() < made / 2 { made / 2 } else { sent };
-        (watch.tell)(watch.packets);
+        (watch.tell)(Done { packets: watch.packets, is_rest: watch.is_rest });
         if let (Some(coverage), Some(guide)) = (&mut watch.coverage, guide) {
             self.follow::<N>(program, &many, &one, coverage, guide)?;
         }

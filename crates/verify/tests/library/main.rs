@@ -13,7 +13,7 @@ use anabranch_plan::{Options, Plan};
 use anabranch_rss::Nic;
 use anabranch_runtime::deployment::{paths_of, plan_of};
 use anabranch_verify::{
-    Effort, Fault, Findings, Generator, Mutation, Parallel, Setup, Simulation, Subject,
+    Done, Effort, Fault, Findings, Generator, Mutation, Parallel, Setup, Simulation, Subject,
 };
 use anabranch_verify::{example, verify};
 
@@ -220,9 +220,18 @@ fn the_rest_is_led_to_what_no_seed_has_reached() {
     type N = anabranch_nfs::nat::Function;
     let setup = Setup::exemplified::<N>(toml::Table::new(), example("nat"));
     let paths = paths_of(&N::SOURCE, budget()).unwrap();
+    let plan = planned::<N>();
     let reached = |rest| {
         let effort = Effort { packets: 10_000, seeds: 2, first_seed: 1, rest };
-        let found = tried::<N>(&setup, &planned::<N>(), Some(&paths), effort);
+        let (setup, plan, paths, workers) = (&setup, &plan, Some(&paths), 4);
+        let subject = Subject { setup, plan, workers, mutation: None, programs: &[], paths };
+        let (mut of_seeds, mut of_rest) = (0, 0);
+        let mut tell = |done: Done| match done.is_rest {
+            true => of_rest = done.packets,
+            false => of_seeds = done.packets,
+        };
+        let found = verify::<N>(&subject, effort, &mut tell).unwrap();
+        assert!(of_seeds >= 20_000 && (of_rest > of_seeds) == (rest > 0), "{of_seeds} {of_rest}");
         assert_eq!((found.differences, found.taken.disagreements), (0, Vec::new()));
         assert!(found.packets <= 20_000 + rest + 10_000, "{}", found.packets);
         found.taken.reached
