@@ -59,4 +59,4 @@ pub use objects::{Site, StateObject};
 pub use opaque::Opaque;
 pub use path::{CallPath, Condition, Effect, Rewrite, Verdict, Warning};
 pub use paths::{Left, Paths, Source, Statistics, paths, paths_within};
-pub use proofs::{Counted, Fixed, Link, Pairing, Values};
+pub use proofs::{Counted, Fixed, Link, Pairing, Stepped, Values};

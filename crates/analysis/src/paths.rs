@@ -14,7 +14,7 @@ use crate::interpret::program::Program;
 use crate::interpret::{Interpreter, Stop};
 use crate::objects::{StateObject, objects};
 use crate::path::{CallPath, Verdict, Warning};
-use crate::proofs::{self, Counted, Link, Pairing, Values};
+use crate::proofs::{self, Counted, Link, Pairing, Stepped, Values};
 use crate::solver::Absence;
 
 /// Stack of the thread that interprets: nested expressions nest calls.
@@ -64,6 +64,11 @@ pub struct Paths {
     pub counted: Vec<Counted>,
     /// Which values its state objects can hold, where that is not any, and known on every path.
     pub values: Vec<Values>,
+    /// Numbers in state objects that grow by one at a time, where paths need one of them to be large.
+    pub stepped: Vec<Stepped>,
+    /// Numbers of the paths on which one of these has to be 2^60 or more, which takes 36 years at a billion steps a
+    /// second.
+    pub distant: BTreeSet<usize>,
     /// What it took.
     pub statistics: Statistics,
     /// The arena the paths' terms live in.
@@ -160,6 +165,9 @@ struct Search<'p> {
     cut_off: Vec<Entry>,
     /// Paths found before links were known.
     unlinked: usize,
+    /// Numbers that grow by one at a time, and the paths on which one of them has to be large.
+    stepped: Vec<Stepped>,
+    distant: BTreeSet<usize>,
 }
 
 impl<'p> Search<'p> {
@@ -171,6 +179,8 @@ impl<'p> Search<'p> {
             given_up: false,
             cut_off: Vec::new(),
             unlinked: 0,
+            stepped: Vec::new(),
+            distant: BTreeSet::new(),
         }
     }
 
@@ -182,6 +192,12 @@ impl<'p> Search<'p> {
         if self.interpreter.knows_of_state() {
             self.forget();
             self.explore_all()?;
+        }
+        let Interpreter { terms, explorer, .. } = &mut self.interpreter;
+        let distant = proofs::distant(&self.stepped, &self.paths, terms, &mut explorer.solver);
+        self.distant = distant.map_err(AnalysisError::Solver)?;
+        if self.distant.is_empty() {
+            self.stepped.clear();
         }
         let left = self.left_by_init();
         Ok(Paths { left_by_init: left, ..self.finish() })
@@ -217,6 +233,7 @@ impl<'p> Search<'p> {
         }
         let Interpreter { program, terms, explorer, links, pairings, counted, values, .. } =
             &mut self.interpreter;
+        self.stepped = proofs::stepped(&all, terms);
         let fields = &program.module.nf.fields;
         let solver = &mut explorer.solver;
         let told = fields.iter().filter(|field| field.expired.is_some());
@@ -460,6 +477,8 @@ impl<'p> Search<'p> {
             pairings: self.interpreter.pairings,
             counted: self.interpreter.counted,
             values: self.interpreter.values,
+            stepped: self.stepped,
+            distant: self.distant,
             words: program.words(),
             terms: self.interpreter.terms,
         }
@@ -515,7 +534,8 @@ impl Paths {
         let links = self.links.iter().map(ToString::to_string);
         let pairings = self.pairings.iter().map(ToString::to_string);
         let counted = self.counted.iter().map(ToString::to_string);
-        values.chain(links).chain(pairings).chain(counted).collect()
+        let stepped = self.stepped.iter().map(ToString::to_string);
+        values.chain(links).chain(pairings).chain(counted).chain(stepped).collect()
     }
 
     /// Lines of the loops that were cut off: paths with more iterations are not listed.

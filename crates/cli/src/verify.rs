@@ -1,5 +1,6 @@
 //! `verify`: whether a network function on many cores does what it does on one.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anabranch_analysis::{Budget, CallPath, Paths};
@@ -49,6 +50,10 @@ pub struct Verified {
     paths_reached: usize,
     /// Call paths, as `anabranch paths` lists them.
     paths_known: usize,
+    /// Call paths of these that need a number to be counted up for years, which no packet takes in our time.
+    paths_distant: usize,
+    /// Why call paths were not taken, in words, with how many.
+    missing: BTreeMap<String, usize>,
     /// Pairs of conflicting accesses that have met in an entry.
     pairs_reached: usize,
     /// Those that could.
@@ -276,6 +281,8 @@ impl Verified {
             seeds: found.seeds,
             paths_reached: taken.reached.len(),
             paths_known: paths.paths.len(),
+            paths_distant: paths.distant.len(),
+            missing: taken.missing.iter().map(|(why, count)| (why.to_string(), *count)).collect(),
             pairs_reached: taken.pairs.0,
             pairs_known: taken.pairs.1,
             proved: paths.proved(),
@@ -294,17 +301,24 @@ impl Verified {
 
     fn to_text(&self) -> String {
         let mut text = format!(
-            "{}: {} under {}, {} on {}\n{} of {} call paths, {} of {} pairs of accesses reached\n",
+            "{}: {} under {}, {} on {}\n{} of {} call paths{}, {} of {} pairs of accesses reached\n",
             self.nf,
             counted(self.packets as u64, "packet"),
             counted(self.seeds, "seed"),
             self.strategy,
             counted(self.workers as u64, "worker"),
             self.paths_reached,
-            self.paths_known,
+            self.paths_known - self.paths_distant,
+            match self.paths_distant {
+                0 => String::new(),
+                distant => format!(" (and {distant} that take years)"),
+            },
             self.pairs_reached,
             self.pairs_known,
         );
+        for (why, count) in &self.missing {
+            text.push_str(&format!("of the call paths not taken, {count} {why}\n"));
+        }
         for proved in &self.proved {
             text.push_str(&format!("proved of state: {proved}\n"));
         }

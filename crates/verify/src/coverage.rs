@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use anabranch_analysis::expr::{SymbolId, Term};
+use anabranch_analysis::expr::{Kind, Node, SymbolId, Term};
 use anabranch_analysis::{Access, CallPath, Mode, Models, Opaque, Paths, Source, Verdict};
 use anabranch_nf::trace::{CALLS, Event};
 use anabranch_nf::{NetworkFunction, Source as Written, Verdict as Made, Word};
@@ -74,10 +74,49 @@ pub struct Taken {
     pub unknown: BTreeMap<String, usize>,
     /// Where the analysis says something else than what ran.
     pub disagreements: Vec<String>,
+    /// Why the others have not been, with how many.
+    pub missing: BTreeMap<Missing, usize>,
     /// Conditions that never held where all before them did, with the number of paths behind each.
     pub barriers: Vec<(usize, String)>,
     /// Pairs of conflicting accesses that have met, and those that could.
     pub pairs: (usize, usize),
+}
+
+/// What would have had to be otherwise for a call path to be taken: what the first of its conditions asks that never
+/// held where all before it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Missing {
+    /// A number that is counted up for years (`Paths::distant`): proved.
+    Years,
+    /// A table or a pool without room, which no history that was tried has filled.
+    Full,
+    /// Another answer of state that packets change: no history that was tried gave it.
+    History,
+    /// Another answer of state that only `init` decides: no settings that were tried gave it.
+    Made,
+    /// Another setting, which the operator has set or the search has not drawn.
+    Setting,
+    /// Another result of an `#[opaque]` function, which cannot be chosen.
+    Opaque,
+    /// Another packet, or another time.
+    Packet,
+    /// The handler has not run.
+    Handler,
+}
+
+impl std::fmt::Display for Missing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Years => "need a number that is counted up by one to be 2^60 or more",
+            Self::Full => "need a table or a pool without room, which no sequence has filled",
+            Self::History => "need an answer of state that no sequence has led to",
+            Self::Made => "need an answer of what `init` leaves that no settings have led to",
+            Self::Setting => "need a setting that has not been tried",
+            Self::Opaque => "need an `#[opaque]` function to return something else",
+            Self::Packet => "need a packet or a time that has not been tried",
+            Self::Handler => "are of a handler that has not run",
+        })
+    }
 }
 
 impl<'p> Coverage<'p> {
@@ -109,8 +148,64 @@ impl<'p> Coverage<'p> {
     /// What has been taken.
     pub fn into_taken(mut self) -> Taken {
         self.tally.barriers = self.barriers();
+        self.tally.missing = self.missing();
         self.tally.pairs = self.pairs.count();
         self.tally
+    }
+
+    /// Why paths have not been taken.
+    fn missing(&self) -> BTreeMap<Missing, usize> {
+        let mut missing = BTreeMap::new();
+        let open = self.paths.paths.iter();
+        for path in open.filter(|path| !self.tally.reached.contains(&path.number)) {
+            *missing.entry(self.missing_of(path)).or_default() += 1;
+        }
+        missing
+    }
+
+    fn missing_of(&self, path: &CallPath) -> Missing {
+        let entry = (path.handler.clone(), path.port, path.class.clone());
+        let tree = self.trees.place(&entry).and_then(|place| self.trees.all.get(place));
+        let terms = &self.paths.terms;
+        match tree.filter(|tree| tree.is_entered()).map(|tree| tree.barrier(path)) {
+            _ if self.paths.distant.contains(&path.number) => Missing::Years,
+            None => Missing::Handler,
+            Some(None) => Missing::Packet,
+            Some(Some(term)) => {
+                let asked = terms.unknowns(term).iter().map(|id| &terms.symbol_of(*id).name);
+                let is_opaque = |name: &String| {
+                    let function = name.split_once('.').map_or(name.as_str(), |(name, _)| name);
+                    self.paths.opaque.iter().any(|known| known == function)
+                };
+                match self.asked_state(term) {
+                    Some(true) if self.is_full(term) => Missing::Full,
+                    Some(true) => Missing::History,
+                    _ if asked.clone().any(is_opaque) => Missing::Opaque,
+                    Some(false) => Missing::Made,
+                    None if asked.clone().any(|name| is_editable(name)) => Missing::Packet,
+                    None if asked.clone().any(|name| name.starts_with("settings.")) => {
+                        Missing::Setting
+                    }
+                    None => Missing::Packet,
+                }
+            }
+        }
+    }
+
+    /// Whether `term` says that there is no room.
+    fn is_full(&self, term: Term) -> bool {
+        let terms = &self.paths.terms;
+        let (symbol, holds) = match terms.node(term) {
+            Node::Not(symbol) => (*symbol, false),
+            _ => (term, true),
+        };
+        match terms.node(symbol) {
+            Node::Symbol(id) => match terms.symbol_of(*id).kind {
+                Kind::Outcome(yes, no) => (if holds { yes } else { no }) == "full",
+                _ => false,
+            },
+            _ => false,
+        }
     }
 
     /// What has to hold for the paths not taken, and never did where all before it held: by the number of
@@ -417,7 +512,11 @@ impl<'p> Coverage<'p> {
             self.disagree(path, passage, why);
             return;
         }
-        self.tally.reached.insert(path.number);
+        if self.tally.reached.insert(path.number) && paths.distant.contains(&path.number) {
+            let why =
+                "it needs a number of 2^60 or more that grows by one at a time, and was taken";
+            self.disagreed(format!("path {} ({}): {why}", path.number, path.handler));
+        }
         if self.taken.insert(path.number)
             && let Some(tree) = self.trees.all.get_mut(found.tree)
         {

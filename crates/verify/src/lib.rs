@@ -40,7 +40,7 @@ mod verify;
 mod words;
 
 pub use compare::{Comparison, Sameness};
-pub use coverage::{Coverage, Taken};
+pub use coverage::{Coverage, Missing, Taken};
 pub use edit::Edit;
 pub use endpoint::{Endpoint, Placed, endpoints};
 pub use error::VerifyError;

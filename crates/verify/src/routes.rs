@@ -196,6 +196,22 @@ impl Tree {
         shut.map(|(term, way)| (Some(*term), self.all.get(*way).copied().unwrap_or(0))).collect()
     }
 
+    /// The first condition of a path that never held though all before it did; `None`: all have.
+    pub(crate) fn barrier(&self, path: &CallPath) -> Option<Term> {
+        let mut at = 0;
+        path.conditions.iter().map(|made| made.term).find(|term| {
+            let ways = self.nodes.get(at).map(|node| &node.ways).into_iter().flatten();
+            let way = ways.filter(|(held, _)| held == term).map(|(_, way)| *way).next();
+            at = way.unwrap_or(usize::MAX);
+            !self.passed.get(at).is_some_and(|passed| passed[1])
+        })
+    }
+
+    /// Whether anything has come here.
+    pub(crate) fn is_entered(&self) -> bool {
+        self.passed.first().is_some_and(|passed| passed[1])
+    }
+
     /// What has held at each of these nodes but the first.
     pub(crate) fn held(&self, passed: &[usize]) -> Vec<Term> {
         let steps = passed.windows(2);

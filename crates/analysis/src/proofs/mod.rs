@@ -7,6 +7,7 @@
 //! ([`prove`]). What is proved is then known on every path ([`crate::interpret`]), which rules out many.
 
 mod counted;
+mod distant;
 mod find;
 mod limits;
 mod pairing;
@@ -22,6 +23,8 @@ use crate::path::CallPath;
 
 pub use counted::Counted;
 pub(crate) use counted::{counts, is_counted};
+pub use distant::Stepped;
+pub(crate) use distant::{distant, stepped};
 pub(crate) use find::candidates;
 pub(crate) use limits::limits;
 pub use pairing::Pairing;

@@ -15,6 +15,7 @@ struct Document<'a> {
     warnings: Vec<LineJson>,
     opaque: &'a [String],
     declared: &'a [String],
+    distant: &'a std::collections::BTreeSet<usize>,
     proved: Vec<String>,
     paths: Vec<PathJson>,
 }
@@ -87,6 +88,7 @@ impl Serialize for Paths {
                 .collect(),
             opaque: &self.opaque,
             declared: &self.declared,
+            distant: &self.distant,
             proved: self.proved(),
             paths: self.paths.iter().map(|path| self.path_json(path)).collect(),
         };

@@ -117,6 +117,10 @@ impl Paths {
         if !self.declared.is_empty() {
             let _ = writeln!(text, "declared of them: {}", self.declared.join(", "));
         }
+        if !self.distant.is_empty() {
+            let few = self.distant.len();
+            let _ = write!(text, "\n{few} of these need a number to be counted up for years\n");
+        }
         let made = &self.statistics;
         let _ = write!(
             text,

@@ -1,6 +1,7 @@
 //! What is proved of state objects, and what is refused though it looks the same.
 
 mod counts;
+mod distant;
 mod limits;
 mod links;
 mod pairings;

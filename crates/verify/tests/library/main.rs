@@ -7,13 +7,14 @@ mod mutants;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anabranch_analysis::{Budget, Paths, Source, Verdict, paths_within};
+use anabranch_analysis::{Budget, CallPath, Paths, Source, Verdict, paths_within};
 use anabranch_nf::NetworkFunction;
 use anabranch_plan::{Options, Plan};
 use anabranch_rss::Nic;
 use anabranch_runtime::deployment::{paths_of, plan_of};
 use anabranch_verify::{
-    Done, Effort, Fault, Findings, Generator, Mutation, Parallel, Setup, Simulation, Subject,
+    Done, Effort, Fault, Findings, Generator, Missing, Mutation, Parallel, Setup, Simulation,
+    Subject,
 };
 use anabranch_verify::{example, verify};
 
@@ -61,6 +62,9 @@ fn passes<N: NetworkFunction>(least: (usize, usize)) {
     assert_eq!(taken.unknown, BTreeMap::new(), "what opaque functions return is known too");
     assert!(taken.reached.iter().all(|number| (1..=paths.paths.len()).contains(number)));
     let behind: usize = taken.barriers.iter().map(|(count, _)| count).sum();
+    let missing: usize = taken.missing.values().sum();
+    println!("{}: {} of {}, {:?}", N::NAME, taken.reached.len(), paths.paths.len(), taken.missing);
+    assert_eq!(missing + taken.reached.len(), paths.paths.len(), "each has its reason");
     let unlisted = taken.unlisted > 0;
     assert!(unlisted || behind + taken.reached.len() <= paths.paths.len(), "{behind} are behind");
     let reached = (taken.reached.len(), taken.pairs.0);
@@ -134,6 +138,25 @@ fn what_has_too_many_call_paths_agrees() {
     one_that_drops::<dns_tunnel::Function>();
     // Drops only after centuries.
     one::<synthetic::Function>();
+}
+
+/// Elements are counted up by one, and so only years of that would bring the reason that the function has. No index
+/// is past the end.
+#[test]
+fn what_takes_years_is_told() {
+    type N = anabranch_nfs::synthetic::Function;
+    let paths = paths_of(&N::SOURCE, budget()).unwrap();
+    let is_saturated = |path: &&CallPath| paths.verdict_of(path) == "Drop(saturated)";
+    let saturated: BTreeSet<usize> =
+        paths.paths.iter().filter(is_saturated).map(|path| path.number).collect();
+    assert!(!saturated.is_empty() && paths.distant == saturated, "{:?}", paths.distant);
+    assert!(!paths.to_text().contains("settings.elements <= chosen"));
+    let setup = Setup::exemplified::<N>(toml::Table::new(), example(N::NAME));
+    let effort = Effort { packets: 2_000, seeds: 1, first_seed: 1, rest: 0 };
+    let taken = tried::<N>(&setup, &planned::<N>(), Some(&paths), effort).taken;
+    println!("{} of {}, {:?}", taken.reached.len(), paths.paths.len(), taken.missing);
+    assert_eq!(taken.disagreements, Vec::<String>::new());
+    assert_eq!(taken.missing.get(&Missing::Years), Some(&saturated.len()));
 }
 
 /// What a traced run did has to be what the analysis says; here it says something else.
