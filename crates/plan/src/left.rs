@@ -124,9 +124,8 @@ fn is_cleared(name: &str, pool: &str, paths: &Paths) -> bool {
     // What is over without a handler is over all the same.
     let of_pool = || paths.accesses().filter(|(_, access)| access.object == pool);
     let is_told = of_pool().any(|(_, access)| access.operation == "expire");
-    let is_endless = |term| paths.terms.constant_of(term).is_some_and(|ns| ns >= FOR_EVER_NS);
     let mut lifetimes = of_pool().filter_map(|(_, access)| access.lifetime);
-    (is_told || lifetimes.all(is_endless))
+    (is_told || lifetimes.all(|lifetime| is_endless(lifetime, &paths.terms)))
         && paths.paths.iter().all(|path| {
             path.accesses.iter().filter(|access| is_end(access)).all(|end| {
                 let index = end.key.first().map(|index| index.term);
@@ -139,6 +138,10 @@ fn is_cleared(name: &str, pool: &str, paths: &Paths) -> bool {
                     || path.outcome(end, &paths.terms) == Some(false)
             })
         })
+}
+
+pub(crate) fn is_endless(lifetime: Term, terms: &Terms) -> bool {
+    terms.constant_of(lifetime).is_some_and(|ns| ns >= FOR_EVER_NS)
 }
 
 fn clears(access: &Access, terms: &Terms) -> bool {
@@ -164,7 +167,12 @@ fn read(path: &CallPath, name: &str, terms: &Terms) -> Option<u32> {
     read.map(|(_, read)| read.line)
 }
 
-fn goes_by(path: &CallPath, read: &Access, own: &BTreeSet<SymbolId>, terms: &Terms) -> bool {
+pub(crate) fn goes_by(
+    path: &CallPath,
+    read: &Access,
+    own: &BTreeSet<SymbolId>,
+    terms: &Terms,
+) -> bool {
     let is_of = |term: Term| is_of(own, term, terms);
     let sends = match path.verdict {
         Verdict::Forward(port) | Verdict::Recirculate(port) => is_of(port),
@@ -182,7 +190,7 @@ fn goes_by(path: &CallPath, read: &Access, own: &BTreeSet<SymbolId>, terms: &Ter
 }
 
 /// The unknowns that an access has found in its object.
-fn found(access: &Access, terms: &Terms) -> BTreeSet<SymbolId> {
+pub(crate) fn found(access: &Access, terms: &Terms) -> BTreeSet<SymbolId> {
     let results = access.result.iter().map(|part| part.term).chain(access.outcome);
     let ids = results.flat_map(|term| terms.unknowns(term).iter().copied());
     ids.filter(|id| is_named_after(access, *id, terms)).collect()

@@ -35,6 +35,7 @@ mod report;
 mod resolve;
 mod shard;
 mod space;
+mod stale;
 mod text;
 mod timer;
 mod touch;

@@ -359,7 +359,7 @@ fn chosen(term: Term, class: Class, terms: &Terms) -> Term {
 }
 
 /// What holds on a path, each condition for itself.
-fn known(path: &CallPath, terms: &Terms) -> Vec<(Term, bool)> {
+pub(crate) fn known(path: &CallPath, terms: &Terms) -> Vec<(Term, bool)> {
     let of = |condition: &Condition| conjuncts(condition.term, true, terms);
     path.conditions.iter().flat_map(of).collect()
 }

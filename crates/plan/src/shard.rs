@@ -11,6 +11,7 @@ use crate::filter::Need;
 use crate::left::why_left;
 use crate::owned::{Decoded, decoded, interchangeable, is_foreign, owner};
 use crate::resolve::{Keyed, OTHER_PACKET, SHARED};
+use crate::stale::why_stale;
 use crate::touch::{Context, Part, Touches};
 use crate::variant::ABSENT;
 use crate::word::{FieldId, Fields, Sum};
@@ -84,6 +85,7 @@ pub(crate) fn sharding(touches: &mut Touches<'_>, steering: &BTreeSet<usize>) ->
     let allocators: BTreeSet<usize> = found.owners.values().copied().collect();
     for allocator in allocators {
         named_by(touches, allocator, steering.contains(&allocator), &keys, &mut found);
+        share_stale(touches, allocator, &keys, &mut found);
     }
     found
 }
@@ -313,6 +315,25 @@ fn named_by(
         return;
     }
     steer(touches, allocator, &owned, &foreign, found);
+}
+
+/// Shares what could be sharded, but for names of its indices that are kept for too long.
+fn share_stale(
+    touches: &Touches<'_>,
+    allocator: usize,
+    keys: &BTreeMap<usize, Vec<Keyed<'_>>>,
+    found: &mut Sharding,
+) {
+    let reason = why_stale(touches.paths, &touches.paths.objects[allocator].name);
+    let Some(reason) = reason.filter(|_| !found.refused.contains_key(&allocator)) else { return };
+    let is_index = |part: &Part| *part == Part::Fresh(allocator);
+    let names = |keys: &[Keyed<'_>]| keys.iter().any(|keyed| keyed.parts.iter().any(is_index));
+    for (object, keys) in keys {
+        if found.owners.get(object) == Some(&allocator) || names(keys) {
+            found.refuse(*object, reason.clone());
+        }
+    }
+    found.interchangeable.remove(&allocator);
 }
 
 /// The objects of which packets read what is left under indices of an allocator, and why the first of them does.

@@ -17,7 +17,8 @@ pub mod counters_ageing {
         #[capacity(65_536)]
         indices: Map<u16, u32>,
         #[capacity(65_536)]
-        chain: Allocator<()>,
+        #[expired(forget)]
+        chain: Allocator<u16>,
     }
 
     impl CountersAgeing {
@@ -27,12 +28,19 @@ pub mod counters_ageing {
                 Some(index) => self.chain.refresh(index, LIFETIME_NS, cx),
                 None => false,
             };
-            if !known && let Some(index) = self.chain.allocate((), LIFETIME_NS, cx) {
+            if !known && let Some(index) = self.chain.allocate(port, LIFETIME_NS, cx) {
                 self.indices.insert(port, index);
             }
             let count = self.counts.read(u32::from(port));
             self.counts.write(u32::from(port), count + 1);
             Flood
+        }
+
+        /// The thesis's allocator takes the key out of the map itself.
+        fn forget(&mut self, index: u32, port: u16, cx: &mut Context) {
+            if self.indices.get(&port) == Some(index) {
+                self.indices.remove(&port);
+            }
         }
     }
 }

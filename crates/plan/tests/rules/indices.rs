@@ -11,7 +11,7 @@ fn indices_inherit_the_key_that_they_are_stored_under() {
     let body = "let index = match self.indices.get(&src) {
                 Some(index) if self.chain.is_allocated(index, cx) => index,
                 _ => {
-                    let Some(index) = self.chain.allocate((), 1_000, cx) else {
+                    let Some(index) = self.chain.allocate(src, 1_000, cx) else {
                         return Drop(Reason::Refused);
                     };
                     self.indices.insert(src, index);
@@ -19,9 +19,10 @@ fn indices_inherit_the_key_that_they_are_stored_under() {
                 }
             };
             self.counts.update(index, |count| *count += 1);";
-    let fields = "#[capacity(9)] indices: Map<Ipv4Addr, u32>, #[capacity(9)] chain: Allocator<()>,
-                  #[capacity(9)] counts: Vector<u32>,";
-    let found = planned(fields, body);
+    let fields = "#[capacity(9)] indices: Map<Ipv4Addr, u32>, #[capacity(9)] counts: Vector<u32>,
+                  #[capacity(9)] #[expired(forget)] chain: Allocator<Ipv4Addr>,";
+    let forgets = "fn forget(&mut self, index: u32, host: Ipv4Addr, cx: &mut Context) { self.indices.remove(&host); }";
+    let found = planned_with("", fields, forgets, body, "e810");
     assert_eq!(matrix(&found)[0][1], "lan.ipv4.src = wan.ipv4.src");
     assert_eq!(found.strategy, Strategy::SharedNothing);
     assert!(why(&found, "counts").contains("`chain`"), "{}", why(&found, "counts"));
@@ -102,10 +103,11 @@ fn translated(class: &str, stores: &str, found: &str) -> Plan {
             }}"
     );
     let fields =
-        "#[capacity(512)] indices: Map<Flow, u32>, #[capacity(512)] chain: Allocator<Flow>,
+        "#[capacity(512)] indices: Map<Flow, u32>, #[capacity(512)] #[expired(forget)] chain: Allocator<Flow>,
                   #[capacity(512)] flows: Vector<Flow>, #[capacity(512)] kept: Map<u32, Flow>,
                   #[capacity(512)] last: Map<Ipv4Addr, u32>,";
-    let find = "fn find(&mut self, index: u32, cx: &mut Context) -> Option<Flow> { self.chain.get(index, cx) }";
+    let find = "fn find(&mut self, index: u32, cx: &mut Context) -> Option<Flow> { self.chain.get(index, cx) }
+        fn forget(&mut self, index: u32, flow: Flow, cx: &mut Context) { self.indices.remove(&flow); }";
     planned_with(FLOW, fields, find, &body, "e810")
 }
 
@@ -160,7 +162,7 @@ fn each_index_that_a_packet_brings_is_compared() {
     };
     assert_eq!(compared(""), Strategy::SharedNothing);
     let other = "let Some(other) = self.chain.get(u32::from(src_port), cx) else { return Drop(Reason::Refused) };";
-    assert_eq!(compared(other), Strategy::Mixed);
+    assert_ne!(compared(other), Strategy::SharedNothing);
     let compares = format!("{other} if other.peer != src {{ return Drop(Reason::Refused); }}");
     assert_eq!(compared(&compares), Strategy::SharedNothing);
 }
@@ -182,7 +184,7 @@ fn what_nothing_has_stored_is_compared_with_nothing() {
         );
         found.strategy
     };
-    assert_eq!(compared(""), Strategy::Mixed);
+    assert_ne!(compared(""), Strategy::SharedNothing);
     let asked = "if !self.chain.is_allocated(index, cx) { return Drop(Reason::Refused); }";
     assert_eq!(compared(asked), Strategy::SharedNothing);
 }
@@ -204,7 +206,7 @@ fn what_is_left_under_an_index_is_compared_with_nothing() {
         );
         found.strategy
     };
-    let stores = "if !self.kept.insert(index, flow) { self.chain.free(index); return Drop(Reason::Refused); }";
+    let stores = "if !self.kept.insert(index, flow) { self.indices.remove(&flow); self.chain.free(index); return Drop(Reason::Refused); }";
     let asked = "if !self.chain.is_allocated(index, cx) { return Drop(Reason::Refused); }";
     assert_ne!(compared(stores, ""), Strategy::SharedNothing);
     assert_eq!(compared(stores, asked), Strategy::SharedNothing);
@@ -342,7 +344,7 @@ fn what_stands_under_shared_indices_goes_with_them() {
 const COUNTED: &str = "let index = match self.indices.get(&src) {
         Some(index) if self.chain.is_allocated(index, cx) => index,
         _ => {
-            let Some(index) = self.chain.allocate((), 1_000, cx) else { return Drop(Reason::Refused) };
+            let Some(index) = self.chain.allocate((), u64::MAX, cx) else { return Drop(Reason::Refused) };
             self.indices.insert(src, index);
             self.counts.write(index, 0);
             index

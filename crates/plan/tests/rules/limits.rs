@@ -3,7 +3,7 @@
 use anabranch_plan::{ObjectMode, Options, Strategy, plan};
 use anabranch_rss::Nic;
 
-use super::{check_shared, matrix, mode, paths_of, planned, why};
+use super::{check_shared, matrix, mode, paths_of, planned, planned_with, why};
 
 /// Two counts, each of which is asked only where an entry of the other one is opened: of one host's packets the
 /// first one goes on, wherever it goes, and that is no capacity of anything.
@@ -168,9 +168,9 @@ fn a_count_beside_what_comes_to_nothing_is_no_limit() {
 /// A count of packets by which entries live longer is none of entries.
 #[test]
 fn a_count_of_what_is_renewed_is_no_limit() {
-    let fields =
-        "#[capacity(64)] flows: Map<(Ipv4Addr, u16), u32>, #[capacity(64)] slots: Allocator<()>,
-                  total: Cell<u32>,";
+    let fields = "#[capacity(64)] flows: Map<(Ipv4Addr, u16), u32>, total: Cell<u32>,
+                  #[capacity(64)] #[expired(forget)] slots: Allocator<(Ipv4Addr, u16)>,";
+    let forget = "fn forget(&mut self, slot: u32, flow: (Ipv4Addr, u16), cx: &mut Context) { self.flows.remove(&flow); }";
     let renewing = |counts: &str| {
         let body = format!(
             "if let Some(slot) = self.flows.get(&(src, src_port)) && self.slots.refresh(slot, 1_000, cx) {{
@@ -178,11 +178,11 @@ fn a_count_of_what_is_renewed_is_no_limit() {
                  return Forward(WAN);
              }}
              if self.total.get() >= 100 {{ return Drop(Reason::Refused); }}
-             let Some(slot) = self.slots.allocate((), 1_000, cx) else {{ return Drop(Reason::Refused) }};
+             let Some(slot) = self.slots.allocate((src, src_port), 1_000, cx) else {{ return Drop(Reason::Refused) }};
              self.flows.insert((src, src_port), slot);
              self.total.update(|total| *total += 1);"
         );
-        mode(&planned(fields, &body), "total")
+        mode(&planned_with("", fields, forget, &body, "e810"), "total")
     };
     assert_eq!(renewing(""), ObjectMode::PerShard);
     assert_eq!(renewing("self.total.update(|total| *total += 1);"), ObjectMode::Shared);

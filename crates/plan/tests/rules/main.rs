@@ -10,6 +10,7 @@ mod indices;
 mod left;
 mod limits;
 mod sources;
+mod stale;
 
 /// A function of two ports with these items, fields and the body of `packet`, which sees `ip`,
 /// `src` and `dst`: addresses and ports of TCP packets over IPv4.
@@ -596,7 +597,7 @@ fn what_stands_under_an_index_of_init_is_named() {
         let mut all = found.differences.iter();
         all.any(|one| one.what.starts_with("what `sent` holds") && one.lines.len() == 2)
     };
-    let make = "self.groups.allocate((), 9, cx)";
+    let make = "self.groups.allocate((), u64::MAX, cx)";
     let known = body("self.members.get(&src)");
     let join = format!(
         "if !self.members.contains(&src) && let Some(index) = {make} {{

@@ -43,7 +43,7 @@ fn an_index_out_of_what_is_shared_is_anybodys() {
              self.used.update(index, |used| *used += 1);
              return Forward(WAN);
          }
-         let Some(index) = self.slots.allocate(1, 1_000, cx) else { return Drop(Reason::Refused) };
+         let Some(index) = self.slots.allocate(1, u64::MAX, cx) else { return Drop(Reason::Refused) };
          self.named.insert(7, index);",
     );
     let modes = ["hosts", "named", "slots", "used"].map(|name| mode(&found, name));
