@@ -154,7 +154,7 @@ fn clears(access: &Access, terms: &Terms) -> bool {
 }
 
 /// The line at which a path goes by what it has found in an object: all but what is put back there.
-fn read(path: &CallPath, name: &str, terms: &Terms) -> Option<u32> {
+pub(crate) fn read(path: &CallPath, name: &str, terms: &Terms) -> Option<u32> {
     // Whether there is room is a matter of how many there are.
     let asks =
         |one: &&Access| one.object == name && !["insert", "write"].contains(&&*one.operation);

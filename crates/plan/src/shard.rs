@@ -8,10 +8,10 @@ use anabranch_rss::Which;
 use crate::class::Classes;
 use crate::constraint::{Cause, Constraint, Constraints, Equation, equations, key_fields, sides};
 use crate::filter::Need;
-use crate::left::why_left;
+use crate::left::{read, why_left};
 use crate::owned::{Decoded, decoded, interchangeable, is_foreign, owner};
 use crate::resolve::{Keyed, OTHER_PACKET, SHARED};
-use crate::stale::why_stale;
+use crate::stale::{is_given_anew, why_stale};
 use crate::touch::{Context, Part, Touches};
 use crate::variant::ABSENT;
 use crate::word::{FieldId, Fields, Sum};
@@ -86,6 +86,7 @@ pub(crate) fn sharding(touches: &mut Touches<'_>, steering: &BTreeSet<usize>) ->
     for allocator in allocators {
         named_by(touches, allocator, steering.contains(&allocator), &keys, &mut found);
         share_stale(touches, allocator, &keys, &mut found);
+        share_left_by_field(touches, allocator, &keys, &mut found);
     }
     found
 }
@@ -332,6 +333,51 @@ fn share_stale(
         if found.owners.get(object) == Some(&allocator) || names(keys) {
             found.refuse(*object, reason.clone());
         }
+    }
+    found.interchangeable.remove(&allocator);
+}
+
+/// Shares what packets read by the very field that brings an index back: it may be left of whoever had the index before.
+fn share_left_by_field(
+    touches: &Touches<'_>,
+    allocator: usize,
+    keys: &BTreeMap<usize, Vec<Keyed<'_>>>,
+    found: &mut Sharding,
+) {
+    let paths = touches.paths;
+    let pool = &paths.objects[allocator].name;
+    if found.refused.contains_key(&allocator) || !is_given_anew(paths, pool) {
+        return;
+    }
+    let is_owned = |object: &usize| found.owners.get(object) == Some(&allocator);
+    let fields = |keyed: &Keyed<'_>| -> BTreeSet<(usize, FieldId)> {
+        let port = keyed.context.map(|context| context.port);
+        port.into_iter()
+            .flat_map(|port| key_fields(keyed).into_iter().map(move |it| (port, it)))
+            .collect()
+    };
+    let own = keys.iter().filter(|(object, _)| is_owned(object)).flat_map(|(_, keys)| keys);
+    let mut brought: BTreeSet<(usize, FieldId)> = own.flat_map(fields).collect();
+    let steered = found.steered.iter().filter(|one| one.allocator == allocator);
+    brought.extend(
+        steered.flat_map(|one| &one.replies).map(|(context, field)| (context.port, *field)),
+    );
+    let mut by_field = keys.iter().filter(|(object, keys)| {
+        !is_owned(object) && keys.iter().any(|keyed| !fields(keyed).is_disjoint(&brought))
+    });
+    let left = by_field.find_map(|(object, _)| {
+        let name = &paths.objects[*object].name;
+        let line = paths.paths.iter().find_map(|path| read(path, name, &paths.terms))?;
+        let why = format!(
+            "what `{name}` holds is read at line {line} by the packet field in which an index of `{pool}` comes back: \
+             it may be left of whoever had the index before"
+        );
+        Some((*object, (why, BTreeSet::from([line]))))
+    });
+    let Some((object, reason)) = left else { return };
+    let owned: Vec<usize> = keys.keys().copied().filter(is_owned).collect();
+    for one in owned.into_iter().chain([object]) {
+        found.refuse(one, reason.clone());
     }
     found.interchangeable.remove(&allocator);
 }

@@ -29,6 +29,12 @@ pub(crate) fn why_stale(paths: &Paths, pool: &str) -> Option<Refusal> {
     })
 }
 
+/// Whether indices of `pool` may be given out more than once, and not only to who asks for them by their numbers.
+pub(crate) fn is_given_anew(paths: &Paths, pool: &str) -> bool {
+    let gives = |path: &CallPath| given(path, pool).next().is_some();
+    paths.paths.iter().any(gives) && Ends::of(pool, paths).is_some()
+}
+
 /// How indices come to be free.
 enum Ends {
     /// After a time, which nobody is told of.
