@@ -442,7 +442,7 @@ pub mod lb {
 
     /// What becomes of an IP packet that is not balanced.
     #[cold]
-    fn refused(pkt: &Packet) -> Verdict {
+    fn refused(pkt: &mut Packet) -> Verdict {
         let is_error = pkt.embedded().is_some();
         if is_error { Drop(Reason::UnrelatedError) } else { Drop(Builtin::UnsupportedProtocol) }
     }
@@ -673,7 +673,7 @@ pub mod lb {
 
         /// Finds another backend for a connection whose own is gone, or for one that begins anew.
         #[cold]
-        fn reconnect(&mut self, connection: &mut Connection, pkt: &Packet) -> bool {
+        fn reconnect(&mut self, connection: &mut Connection, pkt: &mut Packet) -> bool {
             let Some(to) = end_of(pkt, false) else { return false };
             let Some(service) = self.services.get(&to) else { return false };
             let Some(found) = self.choose(service, pkt) else { return false };

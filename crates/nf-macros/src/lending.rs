@@ -1,4 +1,4 @@
-//! Packet and context are lent to cold functions, not handed on.
+//! Packet and context are lent to cold functions and to routing, not handed on.
 //!
 //! What is handed on by reference has an address, and whoever has one may be written through: from then on the
 //! handler would read the headers' places and the clock's from memory for every packet, for the sake of a
@@ -10,14 +10,20 @@
 //!
 //! That is done where nothing could show it: with parameters of the caller that are not shadowed, that no
 //! other argument mentions (what is handed on may still be read there, what is lent may not), and to functions
-//! that return values, nothing that borrows.
+//! that return values, nothing that borrows. What is only read is handed on all the same: the caller may hold
+//! a view of it.
 
-use anabranch_language::Module;
+use anabranch_language::{Module, StateKind};
 use proc_macro2::TokenTree;
 use quote::ToTokens;
 use syn::visit::Visit;
 use syn::visit_mut::{self, VisitMut};
-use syn::{Attribute, Block, Expr, FnArg, Ident, Pat, ReturnType, Signature, Type, parse_quote};
+use syn::{
+    Attribute, Block, Expr, FnArg, Ident, Member, Pat, ReturnType, Signature, Type, parse_quote,
+};
+
+/// What an `L3` does with packet and context.
+const ROUTING: [&str; 3] = ["admit", "receive", "forward"];
 
 /// The parameters of a function of this signature that it may lend: its packet and its context.
 pub(crate) fn lendables(signature: &Signature) -> Vec<Ident> {
@@ -45,6 +51,14 @@ fn lendable(input: &FnArg) -> Option<&Ident> {
     (reference.mutability.is_some() && is_lendable).then_some(&pattern.ident)
 }
 
+fn is_lendable(input: &FnArg) -> bool {
+    lendable(input).is_some()
+}
+
+fn is_self(expr: &Expr) -> bool {
+    matches!(expr, Expr::Path(path) if path.path.is_ident("self"))
+}
+
 /// Names bound in a body.
 struct Bound(Vec<Ident>);
 
@@ -64,14 +78,18 @@ struct Calls<'a> {
 impl VisitMut for Calls<'_> {
     fn visit_expr_method_call_mut(&mut self, call: &mut syn::ExprMethodCall) {
         visit_mut::visit_expr_method_call_mut(self, call);
-        let is_self = matches!(&*call.receiver, Expr::Path(path) if path.path.is_ident("self"));
+        let routes = ROUTING.iter().any(|method| call.method == method);
+        if routes && self.is_router(&call.receiver) {
+            return self.lend(std::iter::repeat(true), &mut call.args);
+        }
+        let is_self = is_self(&call.receiver);
         let functions = self.module.methods().map(|method| method.function);
         let mut named = functions.filter(|function| is_self && function.sig.ident == call.method);
         // Of one name: whose type it is cannot be told here.
         let (Some(callee), None) = (named.next(), named.next()) else { return };
         if self.suits(&callee.sig, &callee.attrs) {
             // The receiver is none of the arguments.
-            self.lend(callee.sig.inputs.iter().skip(1), &mut call.args);
+            self.lend(callee.sig.inputs.iter().skip(1).map(is_lendable), &mut call.args);
         }
     }
 
@@ -81,7 +99,7 @@ impl VisitMut for Calls<'_> {
         let Some(name) = path.path.get_ident() else { return };
         let callee = self.module.fns.iter().find(|function| function.sig.ident == *name);
         if let Some(callee) = callee.filter(|callee| self.suits(&callee.sig, &callee.attrs)) {
-            self.lend(callee.sig.inputs.iter(), &mut call.args);
+            self.lend(callee.sig.inputs.iter().map(is_lendable), &mut call.args);
         }
     }
 }
@@ -113,18 +131,28 @@ impl Calls<'_> {
         names.0.iter().all(|name| PLAIN.iter().any(|plain| name == plain) || is_own(name))
     }
 
-    fn lend<'c>(
+    /// Whether it is a field that routes. Where there are no interfaces nothing calls it, so that it
+    /// is as good as cold.
+    fn is_router(&self, receiver: &Expr) -> bool {
+        let Expr::Field(field) = receiver else { return false };
+        let Member::Named(name) = &field.member else { return false };
+        let state = self.module.state(&name.to_string());
+        is_self(&field.base) && state.is_some_and(|state| matches!(state.kind, StateKind::L3))
+    }
+
+    /// `lendable`: which of the arguments may be lent.
+    fn lend(
         &self,
-        parameters: impl Iterator<Item = &'c FnArg>,
+        lendable: impl Iterator<Item = bool>,
         arguments: &mut syn::punctuated::Punctuated<Expr, syn::Token![,]>,
     ) {
         let mut mentioned = Vec::new();
         identifiers(arguments.to_token_stream(), &mut mentioned);
-        for (parameter, argument) in parameters.zip(arguments) {
+        for (lendable, argument) in lendable.zip(arguments) {
             let Expr::Path(path) = &*argument else { continue };
             let Some(name) = path.path.get_ident() else { continue };
             let is_alone = mentioned.iter().filter(|mentioned| *mentioned == name).count() == 1;
-            if lendable(parameter).is_some() && self.own.contains(name) && is_alone {
+            if lendable && self.own.contains(name) && is_alone {
                 let lent = name.clone();
                 *argument = parse_quote!(&mut #lent.lent());
             }

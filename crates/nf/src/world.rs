@@ -178,7 +178,7 @@ pub trait L3Operations {
     /// Refuses what is not for this station; `None`: the packet may be handled.
     fn admit<W: World, M: Mode>(
         &self,
-        packet: &Packet<'_, M>,
+        packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Option<Verdict>;
     /// Whether the packet's destination is behind the port that it came by, or our own address there.
@@ -718,7 +718,7 @@ impl L3Operations for L3 {
     #[inline]
     fn admit<W: World, M: Mode>(
         &self,
-        packet: &Packet<'_, M>,
+        packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Option<Verdict> {
         self.admit(packet, cx)
@@ -753,7 +753,7 @@ impl<O: Glance<bool>> L3Operations for Fetched<'_, O> {
     #[inline(always)]
     fn admit<W: World, M: Mode>(
         &self,
-        _: &Packet<'_, M>,
+        _: &mut Packet<'_, M>,
         _: &mut Context<'_, W>,
     ) -> Option<Verdict> {
         None

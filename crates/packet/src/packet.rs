@@ -108,10 +108,12 @@ impl<'a, M: Mode> Packet<'a, M> {
         Self { bytes, meta, layout, mode: PhantomData }
     }
 
-    /// The same for somebody else: where its own address would otherwise be taken.
+    /// The same for somebody else: where its own address would otherwise be taken. Made of what is
+    /// known of the layout: compilers hand the packet itself on instead of a mere copy.
     #[inline(always)]
     pub fn lent(&mut self) -> Packet<'_, M> {
-        Packet { bytes: self.bytes, meta: self.meta, layout: self.layout, mode: PhantomData }
+        let layout = self.layout();
+        Packet { bytes: self.bytes, meta: self.meta, layout, mode: PhantomData }
     }
 
     /// The port of arrival.

@@ -176,7 +176,7 @@ impl L3Operations for TrackedL3 {
     #[inline]
     fn admit<W: World, M: Mode>(
         &self,
-        packet: &Packet<'_, M>,
+        packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Option<Verdict> {
         match self.transaction.is_alone() {

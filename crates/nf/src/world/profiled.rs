@@ -349,7 +349,7 @@ impl L3Operations for Watched<TrackedL3> {
     }
     fn admit<W: World, M: Mode>(
         &self,
-        packet: &Packet<'_, M>,
+        packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Option<Verdict> {
         self.object.admit(packet, cx)

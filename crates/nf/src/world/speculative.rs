@@ -386,7 +386,7 @@ impl L3Operations for Shared<'_, '_, L3> {
     #[inline(always)]
     fn admit<W: World, M: Mode>(
         &self,
-        packet: &Packet<'_, M>,
+        packet: &mut Packet<'_, M>,
         _: &mut Context<'_, W>,
     ) -> Option<Verdict> {
         self.object.admit_plain(packet)

@@ -365,7 +365,7 @@ impl L3Operations for Told<L3> {
     }
     fn admit<W: World, M: Mode>(
         &self,
-        packet: &Packet<'_, M>,
+        packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Option<Verdict> {
         let verdict = self.object.admit(packet, cx);
