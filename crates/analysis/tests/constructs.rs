@@ -531,7 +531,6 @@ fn an_allocator_that_was_full_is_full() {
     assert_eq!(twice("self.slots.free(3);", "step"), 6);
 }
 
-/// What paths leave unknown is what the body computes, for who has the arguments.
 #[test]
 fn what_is_declared_of_an_opaque_function_is_so_on_every_path() {
     let body = "let Some(ip) = pkt.ipv4() else { return Flood };\n\
@@ -552,6 +551,23 @@ fn what_is_declared_of_an_opaque_function_is_so_on_every_path() {
     assert_eq!(found.declared, ["`spot` returns less than `limit`"]);
 }
 
+/// Where a function that only computes calls it on one way, the other is taken as ever.
+#[test]
+fn what_is_declared_of_an_opaque_function_is_so_where_it_is_called() {
+    let body = "let Some(ip) = pkt.ipv4() else { return Flood };\n\
+        let limit = u32::from(ip.dst());\n\
+        let at = pick(u32::from(ip.src()), limit);\n\
+        if limit == 0 { return Drop(Reason::None) }\n\
+        if at >= limit { return Drop(Reason::Past) }\n\
+        Forward(WAN)";
+    let items = "pub enum Reason { None, Past }\n\
+        #[opaque(below = limit)] fn spot(word: u32, limit: u32) -> u32 { word % limit }\n\
+        fn pick(word: u32, limit: u32) -> u32 { if limit == 0 { 0 } else { spot(word, limit) } }";
+    let found = explored(items, "", body).to_text();
+    assert!(found.contains("Drop(none)"), "{found}");
+    assert!(!found.contains("Drop(past)"), "{found}");
+}
+
 #[test]
 fn a_result_that_is_not_what_its_function_declares_is_told() {
     let items =
@@ -566,6 +582,7 @@ fn a_result_that_is_not_what_its_function_declares_is_told() {
     assert_eq!(opaque.take_wrong(), [""; 0], "once");
 }
 
+/// What paths leave unknown is what the body computes, for who has the arguments.
 #[test]
 fn opaque_functions_are_run_on_known_arguments() {
     let items = "pub enum Law { Twice, Never }\n\

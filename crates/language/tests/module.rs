@@ -157,6 +157,13 @@ fn what_opaque_declares_is_below_a_parameter_of_the_same_type() {
         let Err(problems) = of(attribute, result) else { panic!("{attribute}") };
         assert!(problems[0].message.contains(words), "{problems:?}");
     }
+    let method =
+        "impl Key { #[opaque(below = most)] fn at(self, most: u32) -> u32 { 0 } }\nfn both(";
+    let Err(problems) = Module::from_source(&TEXT.replace("fn both(", method), 100) else {
+        panic!("of a method")
+    };
+    let told = problems.iter().any(|it| it.message.contains("declared of a method's result"));
+    assert!(told, "{problems:?}");
 }
 
 #[test]

@@ -241,7 +241,9 @@ impl<'p> Interpreter<'p> {
             let limit = self.coerce(limit, returns)?;
             if let (Some(value), Some(limit)) = (self.term_of(&value), self.term_of(&limit)) {
                 let below = self.terms.binary(Binary::LessUnsigned, value, limit);
-                self.assume(below)?;
+                // Of what is merged, only where it is called.
+                let here = self.local_conditions();
+                self.assume_where(here, below)?;
             }
         }
         Ok(Some(value))

@@ -46,7 +46,7 @@ pub(super) fn find(items: &Items, errors: &mut Errors) -> Handlers {
         let periodic = function.sig.ident == "periodic";
         let allowed: &[&str] = if periodic { &["doc", "every_ms"] } else { METHOD_ATTRIBUTES };
         attributes::only(&function.attrs, allowed, errors);
-        super::opaque::check(&function.attrs, &function.sig, errors);
+        super::opaque::check_method(&function.attrs, errors);
     }
     check_required(items, &handlers, errors);
     if let Some(function) = items.fns.iter().find(|function| function.sig.ident == "check") {

@@ -30,6 +30,16 @@ pub(super) fn check(attrs: &[Attribute], signature: &Signature, errors: &mut Err
     }
 }
 
+/// The same on a method, of whose result nothing is declared: it is not listed with what is trusted.
+pub(super) fn check_method(attrs: &[Attribute], errors: &mut Errors) {
+    let attribute = attributes::one(attrs, "opaque", errors);
+    if let Some(attribute) = attribute.filter(|attr| !matches!(attr.meta, Meta::Path(_))) {
+        let message = "nothing is declared of a method's result: write `#[opaque]`, or a function of \
+                       the module that has it declared";
+        errors.push(syn::Error::new(attribute.span(), message));
+    }
+}
+
 fn read(attribute: &Attribute, signature: &Signature) -> syn::Result<Option<usize>> {
     const FORMS: &str = "write `#[opaque]`, or `#[opaque(below = limit)]` where every result is below \
                          the parameter `limit`";
