@@ -490,5 +490,10 @@ fn notes(decision: &Decision<'_>) -> Vec<Difference> {
         );
         notes.push(difference(what, []));
     }
+    let declared = &decision.touches.paths.declared;
+    if !declared.is_empty() {
+        let what = format!("declared of their results, and trusted: {}", declared.join(", "));
+        notes.push(difference(what, []));
+    }
     notes
 }

@@ -7,11 +7,11 @@ use anabranch_rss::Which;
 
 use crate::class::Classes;
 use crate::constraint::{Cause, Constraint, Constraints, Equation, equations, key_fields, sides};
-use crate::filter::Need;
+use crate::filter::{Caller, Need, caller};
 use crate::left::{read, why_left};
 use crate::owned::{Decoded, decoded, interchangeable, is_foreign, owner};
 use crate::resolve::{Keyed, OTHER_PACKET, SHARED};
-use crate::stale::{is_given_anew, why_stale};
+use crate::stale::{is_given, is_given_anew, why_stale};
 use crate::touch::{Context, Part, Touches};
 use crate::variant::ABSENT;
 use crate::word::{FieldId, Fields, Sum};
@@ -325,8 +325,11 @@ fn share_stale(
     keys: &BTreeMap<usize, Vec<Keyed<'_>>>,
     found: &mut Sharding,
 ) {
+    if found.refused.contains_key(&allocator) {
+        return;
+    }
     let reason = why_stale(touches.paths, &touches.paths.objects[allocator].name);
-    let Some(reason) = reason.filter(|_| !found.refused.contains_key(&allocator)) else { return };
+    let Some(reason) = reason else { return };
     let is_index = |part: &Part| *part == Part::Fresh(allocator);
     let names = |keys: &[Keyed<'_>]| keys.iter().any(|keyed| keyed.parts.iter().any(is_index));
     for (object, keys) in keys {
@@ -362,12 +365,20 @@ fn share_left_by_field(
     brought.extend(
         steered.flat_map(|one| &one.replies).map(|(context, field)| (context.port, *field)),
     );
+    // What stands under indices of another pool is that pool's to judge.
+    let is_anothers = |object: &usize| {
+        let owner = found.owners.get(object);
+        owner.is_some_and(|owner| is_given(paths, &paths.objects[*owner].name))
+    };
     let mut by_field = keys.iter().filter(|(object, keys)| {
-        !is_owned(object) && keys.iter().any(|keyed| !fields(keyed).is_disjoint(&brought))
+        !is_owned(object)
+            && !is_anothers(object)
+            && keys.iter().any(|keyed| !fields(keyed).is_disjoint(&brought))
     });
     let left = by_field.find_map(|(object, _)| {
         let name = &paths.objects[*object].name;
-        let line = paths.paths.iter().find_map(|path| read(path, name, &paths.terms))?;
+        let mut lasting = paths.paths.iter().filter(|path| caller(path) != Caller::Shutdown);
+        let line = lasting.find_map(|path| read(path, name, &paths.terms))?;
         let why = format!(
             "what `{name}` holds is read at line {line} by the packet field in which an index of `{pool}` comes back: \
              it may be left of whoever had the index before"

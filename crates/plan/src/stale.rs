@@ -19,11 +19,14 @@ pub(crate) fn why_stale(paths: &Paths, pool: &str) -> Option<Refusal> {
         let names = Names { holder, part, pool, paths };
         let read = names.read()?;
         let (end, how) = match ends {
-            Ends::Alone(line) => (line, "is given for a time, whose end no `#[expired]` method is told of"),
+            Ends::Alone(line) => {
+                let how = format!("its time of line {line} is over by then, and no `#[expired]` method takes the name out");
+                (line, how)
+            }
             Ends::Told => names.kept()?,
         };
         let why = format!(
-            "`{holder}` may still name an index of `{pool}` (read at line {read}) once it is another's: line {end} {how}"
+            "`{holder}` may still name an index of `{pool}` (read at line {read}) once it is another's: {how}"
         );
         Some((why, BTreeSet::from([read, end])))
     })
@@ -31,8 +34,12 @@ pub(crate) fn why_stale(paths: &Paths, pool: &str) -> Option<Refusal> {
 
 /// Whether indices of `pool` may be given out more than once, and not only to who asks for them by their numbers.
 pub(crate) fn is_given_anew(paths: &Paths, pool: &str) -> bool {
-    let gives = |path: &CallPath| given(path, pool).next().is_some();
-    paths.paths.iter().any(gives) && Ends::of(pool, paths).is_some()
+    is_given(paths, pool) && Ends::of(pool, paths).is_some()
+}
+
+/// Whether a path is given an index of `pool`.
+pub(crate) fn is_given(paths: &Paths, pool: &str) -> bool {
+    paths.paths.iter().any(|path| given(path, pool).next().is_some())
 }
 
 /// How indices come to be free.
@@ -123,6 +130,10 @@ fn found_as(access: &Access, part: &str, terms: &Terms) -> BTreeSet<SymbolId> {
     let parts = access.result.iter().filter(|one| one.name == part);
     let of_part: BTreeSet<SymbolId> =
         parts.flat_map(|one| terms.unknowns(one.term).iter().copied()).collect();
+    // The object of an index that ends is handed to the handler, and bears no object's name.
+    if access.operation == "expire" {
+        return of_part;
+    }
     found(access, terms).intersection(&of_part).copied().collect()
 }
 
@@ -169,15 +180,20 @@ impl<'p> Names<'p> {
     }
 
     /// The line after which a name may be kept for too long, and why, if there is one.
-    fn kept(&self) -> Option<(u32, &'static str)> {
-        let object = self.paths.objects.iter().find(|object| object.name == self.holder);
-        let is_taken_out = object.is_some_and(|it| ["Map", "PacketSet"].contains(&it.kind));
+    fn kept(&self) -> Option<(u32, String)> {
+        let (holder, objects) = (self.holder, &self.paths.objects);
+        let kind = objects.iter().find(|object| object.name == holder)?.kind;
+        let is_taken_out = ["Map", "PacketSet"].contains(&kind);
         let end = |one: &Access| {
+            let line = one.line;
             let how = match &*one.operation {
-                "free" => "gives it back, and the name is not taken out",
-                _ => "is told of its end, and the name is not taken out",
+                _ if !is_taken_out => format!(
+                    "it ends at line {line}, and whether names leave `{holder}`, a {kind}, is not followed: keep them in a `Map`"
+                ),
+                "free" => format!("line {line} gives it back, and the name is not taken out"),
+                _ => format!("line {line} is told of its end, and the name is not taken out"),
             };
-            (one.line, how)
+            (line, how)
         };
         let mut ends = self
             .lasting()
@@ -187,10 +203,7 @@ impl<'p> Names<'p> {
         }
         let keeps = self.lasting().find_map(|path| self.keeps_otherwise(path));
         if let Some(line) = keeps {
-            return Some((
-                line,
-                "keeps it otherwise than under one key, at which it would be taken out",
-            ));
+            return Some((line, format!("line {line} stores it under a second key, or copies it")));
         }
         let same = self.same();
         let left = ends.find(|(path, one)| !self.is_taken_out(path, one, &same));
@@ -376,6 +389,13 @@ fn known_of<'p>(path: &'p CallPath, pool: &str, index: Term) -> BTreeSet<(&'p St
     let is_of = |one: &&Access| {
         one.object == pool && one.key.first().is_some_and(|part| part.term == index)
     };
-    let all = path.accesses.iter().filter(is_of).flat_map(|one| &one.result);
-    all.map(|part| (&part.name, part.term)).collect()
+    let mut known = BTreeSet::new();
+    for one in path.accesses.iter().filter(is_of) {
+        known.extend(one.result.iter().map(|part| (&part.name, part.term)));
+        // What is found after a change is what this path has put there.
+        if !one.value.is_empty() {
+            break;
+        }
+    }
+    known
 }
