@@ -128,7 +128,7 @@ macro_rules! texts {
             }
             fn from_toml(value: &Value) -> Result<Self, String> {
                 let Value::String(text) = value else { return Err(expected(concat!("an ", $kind, " such as \"", $example, "\""), value)) };
-                text.parse().map_err(|_| format!("\"{text}\" is no {}; write one such as \"{}\"", $kind, $example))
+                text.parse().map_err(|_| format!("{text:?} is no {}; write one such as \"{}\"", $kind, $example))
             }
             fn to_text(&self) -> String {
                 format!("\"{self}\"")
@@ -181,7 +181,9 @@ fn out_of_range<T: SettingType>(
 }
 
 pub(crate) fn expected(what: &str, found: &Value) -> String {
-    format!("expected {what}, found {} `{found}`", found.type_str())
+    // A line for each mistake.
+    let shown = found.to_string().replace('\n', "\\n");
+    format!("expected {what}, found {} `{shown}`", found.type_str())
 }
 
 /// Whether a text is a number with a unit, as `5m`.
@@ -585,6 +587,8 @@ mod tests {
         let error = read(&["address=192.0.2.1", wrong]).unwrap_err();
         let element = |at| format!("setting `backends`: element {at}");
         assert_eq!(places(&error), [element(0), element(2), element(3)], "{error}");
+        let error = read(&["address=192.0.2.1", r#"backends=["a\nb"]"#]).unwrap_err();
+        assert_eq!(places(&error), [element(0)], "{error}");
         let lists = toml_value("[[\"a\"], [3, true]]").unwrap();
         let error = List::<List<Ipv4Addr>>::from_toml(&lists).unwrap_err();
         let element = |one, two| format!("element {one}: element {two}");
