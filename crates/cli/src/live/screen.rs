@@ -1,26 +1,26 @@
 //! The screen of `anabranch top`: rates since the last look, beside what has come together so far.
 
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anabranch_runtime::report::{RunReport, StoreReport};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
+use ratatui::crossterm::terminal::disable_raw_mode;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::widgets::{Block, Paragraph, Row, Table};
 use ratatui::{DefaultTerminal, Frame};
+use signal_hook::low_level;
 
-use super::stop_signal;
+use super::{INTERRUPTED, LOOKING, stop_signal};
 use crate::error::Error;
 use crate::figures::{nanoseconds, percent, rate, ratio, seconds, thousands};
 use crate::summary::headline;
 
-/// Time between two looks whether a signal has come.
-const LOOKING: Duration = Duration::from_millis(100);
-
-/// Shows what `report` returns, every so often, until a key is pressed or a signal comes that ends it; the terminal is
-/// then as it was found.
+/// Shows what `report` returns, every so often, until a key is pressed or a first signal comes that ends it; the terminal
+/// is then as it was found.
 ///
 /// # Errors
 /// [`Error::Usage`]: standard output is no terminal; [`Error::Output`]: it cannot be drawn on; whatever keeps the first
@@ -35,12 +35,32 @@ pub(super) fn watch(
     }
     let first = report()?;
     let stop = stop_signal();
-    let shown = ratatui::try_init()
-        .map_err(broken)
-        .and_then(|mut terminal| show(&mut terminal, first, report, every, &stop));
+    end_soon_after(&stop);
+    let shown = ratatui::try_init().map_err(broken).and_then(|terminal| {
+        // Dropped it would tell on standard error what fails, and panic where that has gone too.
+        let mut terminal = std::mem::ManuallyDrop::new(terminal);
+        let shown = show(&mut terminal, first, report, every, &stop);
+        let _ = terminal.show_cursor();
+        shown
+    });
     // A terminal that has gone needs nothing.
     let _ = ratatui::try_restore();
     shown
+}
+
+/// Ends the program some time after `stop` is set: crossterm reads for ever at a terminal that has gone, and a run that
+/// is asked for its report may not answer.
+fn end_soon_after(stop: &Arc<AtomicBool>) {
+    let stop = Arc::clone(stop);
+    std::thread::spawn(move || {
+        while !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(LOOKING);
+        }
+        std::thread::sleep(20 * LOOKING);
+        // Nothing that takes standard output: who holds it may never give it back.
+        let _ = disable_raw_mode();
+        low_level::exit(INTERRUPTED);
+    });
 }
 
 fn broken(cause: std::io::Error) -> Error {

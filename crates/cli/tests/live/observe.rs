@@ -250,20 +250,38 @@ fn a_terminal_is_as_it_was_whatever_ends_who_watches() {
     for signal in ["INT", "TERM", "HUP"] {
         let steps = format!(
             "stty rows 30 cols 100; stty -g > before
-             (sleep 1; kill -{signal} $(cat watcher)) &
-             sh -c 'echo $$ > watcher; exec {PROGRAM} top nf.sock'
+             (until grep -aq packets/s shown; do sleep 0.1; done; kill -{signal} $(cat watcher)) &
+             sh -c 'echo $$ > watcher; exec env --default-signal=HUP,INT,TERM {PROGRAM} top nf.sock'
              stty -g > after"
         );
         std::fs::write(lab.path("steps"), steps).unwrap();
+        std::fs::write(lab.path("shown"), "").unwrap();
         // `script` runs it on a terminal of its own.
-        let shown = lab.run("nf", "script -qec 'sh steps' /dev/null").expect();
+        lab.run("nf", "script -qefc 'sh steps' shown").expect();
         let modes = |name: &str| std::fs::read_to_string(lab.path(name)).unwrap();
+        let shown = modes("shown");
         assert_eq!(modes("before"), modes("after"), "{signal}");
         assert!(shown.contains("packets/s"), "{signal}: {shown}");
         for restored in ["\x1b[?1049l", "\x1b[?25h"] {
             assert!(shown.contains(restored), "{signal}: {shown:?}");
         }
     }
+    nop.finish();
+}
+
+/// Whose terminal has gone reads nothing any more, and is told so by a signal alone.
+#[test]
+fn who_watches_ends_with_the_terminal() {
+    let Some(lab) = Lab::of_two(Kind::AfPacket) else { return };
+    let nop = lab.join("nop", "", ["lan", "wan"]);
+    let steps = format!("stty rows 30 cols 100; echo $$ > watcher; exec {PROGRAM} top nf.sock");
+    std::fs::write(lab.path("steps"), steps).unwrap();
+    std::fs::write(lab.path("shown"), "").unwrap();
+    let terminal = lab.serve("nf", "script -qefc 'sh steps' shown");
+    let until = |what: &str| lab.run("nf", &format!("sh -c 'until {what}; do sleep 0.1; done'"));
+    until("grep -aq packets/s shown").expect();
+    drop(terminal);
+    until("! grep -q top /proc/$(cat watcher)/cmdline").expect();
     nop.finish();
 }
 
@@ -281,8 +299,9 @@ fn a_run_without_an_end_does_not_fill_a_journal() {
         assert!(said.contains("nop: running: "), "{said}");
         said
     };
-    let endless =
-        said(&format!("timeout -k 9 --preserve-status -s INT 5 {PROGRAM} run nop {ports}"));
+    let endless = said(&format!(
+        "timeout --foreground -k 9 --preserve-status -s INT 5 {PROGRAM} run nop {ports}"
+    ));
     assert!(!endless.contains("Mpps"), "{endless}");
     let ending = said(&format!("{PROGRAM} run nop {ports} --for 5"));
     assert!(ending.contains(" % done, "), "{ending}");
