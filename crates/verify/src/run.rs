@@ -107,22 +107,21 @@ impl<N: NetworkFunction> Sequential<N> {
         self.each(program, course, &mut |at, _| watch(at))
     }
 
-    /// The first turn of `course` after which one of these tables has no room.
-    pub(crate) fn is_full_after(
+    /// The first step of `course`, by position in `program`, after which one of these tables has no room.
+    pub(crate) fn fills(
         &mut self,
         program: &Program,
         course: &Course,
         tables: &BTreeSet<String>,
     ) -> Option<usize> {
-        let (mut turn, mut first) = (0, None);
-        self.each(program, course, &mut |_, instance| {
+        let mut first = None;
+        self.each(program, course, &mut |at, instance| {
             let is_full = |table: &TableUse| {
                 tables.contains(&table.name) && !table.whole && table.used >= table.capacity
             };
             if first.is_none() && instance.tables().iter().any(is_full) {
-                first = Some(turn);
+                first = Some(at);
             }
-            turn += 1;
         });
         first
     }

@@ -369,7 +369,7 @@ impl Trial {
         let program = &*program;
         let sent = sent(&one);
         watch.packets += sent;
-        // Of what was cut short there would be more and more.
+        // What was cut short counts for half of what was made: else a seed would make programs without end.
         let handled = if program.steps.len() < made / 2 { made / 2 } else { sent };
         (watch.tell)(Done { packets: watch.packets, is_rest: watch.is_rest });
         if let (Some(coverage), Some(guide)) = (&mut watch.coverage, guide) {
@@ -413,8 +413,8 @@ impl Trial {
     }
 
     /// What both make of `program`, without the packets that only one of them refuses for a limit that the plan lists.
-    /// Those leave nothing where they are refused, so that there the others find what they found. Nor with what comes
-    /// after a table of one core has filled up that is asked by nobody whether it has room.
+    /// Those leave nothing where they are refused, so that there the others find what they found. Nor from
+    /// the step on that fills a table of one core which is asked by nobody whether it has room.
     fn both<'p, N: NetworkFunction>(
         &self,
         program: &'p Program,
@@ -430,9 +430,13 @@ impl Trial {
             let mut refused = self.limits.refused(first, &one, &many);
             if refused.is_empty() && !self.limits.unasked.is_empty() {
                 let mut sequential = Sequential::<N>::new(&making)?;
-                let full = sequential.is_full_after(&program, &many, &self.limits.unasked);
-                let later = full.and_then(|turn| many.order.get(turn + 1..)).unwrap_or_default();
-                refused.extend(later.iter().filter(|_| later.contains(&first)));
+                let full = sequential.fills(&program, &many, &self.limits.unasked);
+                // The step that fills it may have found no room itself.
+                let turn = many.order.iter().position(|at| Some(*at) == full);
+                let rest = turn.and_then(|turn| many.order.get(turn..)).unwrap_or_default();
+                if rest.contains(&first) {
+                    refused.extend(rest);
+                }
             }
             if refused.is_empty() {
                 return Ok((program, one, many));

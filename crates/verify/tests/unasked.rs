@@ -4,7 +4,7 @@
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use anabranch_analysis::{Budget, Paths};
-use anabranch_nf::NetworkFunction as _;
+use anabranch_nf::NetworkFunction;
 use anabranch_nf::prelude::network_function;
 use anabranch_plan::Options;
 use anabranch_rss::Nic;
@@ -46,9 +46,46 @@ mod known {
     }
 }
 
+/// Makes two entries with each packet, and looks one of them up.
+#[network_function(ports(inside, outside))]
+mod twice {
+    pub struct Settings {
+        /// Entries that are kept.
+        #[setting(default = 3, min = 1)]
+        pub hosts: u32,
+    }
+
+    pub enum Reason {
+        Unknown,
+        Other,
+    }
+
+    pub struct Twice {
+        settings: Settings,
+        #[capacity(settings.hosts)]
+        hosts: Map<(Ipv4Addr, u8), u8>,
+    }
+
+    impl Twice {
+        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            let Some(ip) = pkt.ipv4() else { return Drop(Reason::Other) };
+            self.hosts.insert((ip.src(), 0), 1);
+            self.hosts.insert((ip.src(), 1), 1);
+            match self.hosts.get(&(ip.src(), ip.ttl() % 2)) {
+                Some(_) => Forward(pkt.port().other()),
+                None => Drop(Reason::Unknown),
+            }
+        }
+    }
+}
+
 type N = known::Function;
 
-fn differences(settings: &str, mutation: Option<&Mutation>, paths: Option<&Paths>) -> u64 {
+fn differences<N: NetworkFunction>(
+    settings: &str,
+    mutation: Option<&Mutation>,
+    paths: Option<&Paths>,
+) -> u64 {
     let plan = plan_of::<N>(&Options::new(Nic::named("e810").unwrap())).unwrap();
     assert_eq!(plan.strategy.name(), "shared-nothing");
     let setup = Setup::new::<N>(settings.parse().unwrap());
@@ -66,9 +103,19 @@ fn differences(settings: &str, mutation: Option<&Mutation>, paths: Option<&Paths
 #[test]
 fn a_table_that_only_one_core_fills_is_no_difference() {
     let paths = paths_of(&N::SOURCE, Budget { unsolved: true, ..Budget::default() }).unwrap();
-    assert_eq!(differences("hosts = 3", None, None), 2, "it fills up");
-    assert_eq!(differences("hosts = 3", None, Some(&paths)), 0);
-    assert_eq!(differences("hosts = 4096", None, Some(&paths)), 0);
+    assert_eq!(differences::<N>("hosts = 3", None, None), 2, "it fills up");
+    assert_eq!(differences::<N>("hosts = 3", None, Some(&paths)), 0);
+    assert_eq!(differences::<N>("hosts = 4096", None, Some(&paths)), 0);
     let planted = Mutation::Runtime(Fault::MovesShards);
-    assert!(differences("hosts = 4096", Some(&planted), Some(&paths)) > 0, "{planted}");
+    assert!(differences::<N>("hosts = 4096", Some(&planted), Some(&paths)) > 0, "{planted}");
+    assert!(differences::<N>("hosts = 16", Some(&planted), Some(&paths)) > 0, "before it is full");
+}
+
+/// Nor is what a packet meets that itself fills the table, and has no room for its second entry.
+#[test]
+fn the_packet_that_fills_a_table_is_no_difference() {
+    type N = twice::Function;
+    let paths = paths_of(&N::SOURCE, Budget { unsolved: true, ..Budget::default() }).unwrap();
+    assert!(differences::<N>("hosts = 3", None, None) > 0, "it fills up");
+    assert_eq!(differences::<N>("hosts = 3", None, Some(&paths)), 0);
 }
