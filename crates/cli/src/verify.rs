@@ -10,8 +10,8 @@ use anabranch_nf::NetworkFunction;
 use anabranch_nf::packet::Port;
 use anabranch_plan::{Plan, plan};
 use anabranch_verify::{
-    Difference, Done, Effort, Findings, Program, Setup, Subject, VerifyError, example, replay,
-    verify,
+    Difference, Done, Effort, Findings, Missing, Program, Setup, Subject, VerifyError, example,
+    replay, verify,
 };
 use serde::Serialize;
 
@@ -46,14 +46,16 @@ pub struct Verified {
     workers: usize,
     packets: usize,
     seeds: u64,
-    /// Call paths that were taken.
+    /// Call paths that were taken, those of `paths_distant` apart.
     paths_reached: usize,
     /// Call paths, as `anabranch paths` lists them.
     paths_known: usize,
     /// Call paths of these that need a number to be counted up for years, which no packet takes in our time.
     paths_distant: usize,
-    /// Why call paths were not taken, in words, with how many.
-    missing: BTreeMap<String, usize>,
+    /// Why call paths were not taken, in a word each, with how many.
+    missing: BTreeMap<&'static str, usize>,
+    #[serde(skip)]
+    missing_text: String,
     /// Pairs of conflicting accesses that have met in an entry.
     pairs_reached: usize,
     /// Those that could.
@@ -279,10 +281,11 @@ impl Verified {
             workers,
             packets: found.packets,
             seeds: found.seeds,
-            paths_reached: taken.reached.len(),
+            paths_reached: taken.reached.difference(&paths.distant).count(),
             paths_known: paths.paths.len(),
             paths_distant: paths.distant.len(),
-            missing: taken.missing.iter().map(|(why, count)| (why.to_string(), *count)).collect(),
+            missing: taken.missing.iter().map(|(why, count)| (why.word(), *count)).collect(),
+            missing_text: missing(&taken.missing),
             pairs_reached: taken.pairs.0,
             pairs_known: taken.pairs.1,
             proved: paths.proved(),
@@ -311,14 +314,12 @@ impl Verified {
             self.paths_known - self.paths_distant,
             match self.paths_distant {
                 0 => String::new(),
-                distant => format!(" (and {distant} that take years)"),
+                distant => format!(" (and {distant} more that need a counter to run for years)"),
             },
             self.pairs_reached,
             self.pairs_known,
         );
-        for (why, count) in &self.missing {
-            text.push_str(&format!("of the call paths not taken, {count} {why}\n"));
-        }
+        text.push_str(&self.missing_text);
         for proved in &self.proved {
             text.push_str(&format!("proved of state: {proved}\n"));
         }
@@ -348,6 +349,15 @@ impl Verified {
         }
         text
     }
+}
+
+/// Why paths were not taken, most of them first.
+fn missing(all: &BTreeMap<Missing, usize>) -> String {
+    let mut all: Vec<_> = all.iter().collect();
+    all.sort_by(|a, b| b.1.cmp(a.1));
+    let rows =
+        all.iter().map(|(why, count)| format!("of the call paths not taken, {count} {why}\n"));
+    rows.collect()
 }
 
 /// Conditions that are shown at most.

@@ -93,15 +93,37 @@ pub enum Missing {
     /// Another answer of state that packets change: no history that was tried gave it.
     History,
     /// Another answer of state that only `init` decides: no settings that were tried gave it.
-    Made,
+    Init,
     /// Another setting, which the operator has set or the search has not drawn.
     Setting,
     /// Another result of an `#[opaque]` function, which cannot be chosen.
     Opaque,
-    /// Another packet, or another time.
+    /// Another packet, another time, or another random number.
     Packet,
+    /// Another answer of routing.
+    Routing,
+    /// Nothing: every condition held, and what ran was told as a disagreement or as not listed.
+    Uncounted,
     /// The handler has not run.
     Handler,
+}
+
+impl Missing {
+    /// In one word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Years => "years",
+            Self::Full => "full",
+            Self::History => "history",
+            Self::Init => "init",
+            Self::Setting => "setting",
+            Self::Opaque => "opaque",
+            Self::Packet => "packet",
+            Self::Routing => "routing",
+            Self::Uncounted => "uncounted",
+            Self::Handler => "handler",
+        }
+    }
 }
 
 impl std::fmt::Display for Missing {
@@ -110,10 +132,14 @@ impl std::fmt::Display for Missing {
             Self::Years => "need a number that is counted up by one to be 2^60 or more",
             Self::Full => "need a table or a pool without room, which no sequence has filled",
             Self::History => "need an answer of state that no sequence has led to",
-            Self::Made => "need an answer of what `init` leaves that no settings have led to",
+            Self::Init => {
+                "need `init` to have set up state otherwise; no settings that were tried did"
+            }
             Self::Setting => "need a setting that has not been tried",
             Self::Opaque => "need an `#[opaque]` function to return something else",
-            Self::Packet => "need a packet or a time that has not been tried",
+            Self::Packet => "need a packet, a time or a random number that has not been tried",
+            Self::Routing => "need an answer of routing that nothing has led to",
+            Self::Uncounted => "were gone, and told as a disagreement or as not listed",
             Self::Handler => "are of a handler that has not run",
         })
     }
@@ -166,29 +192,36 @@ impl<'p> Coverage<'p> {
     fn missing_of(&self, path: &CallPath) -> Missing {
         let entry = (path.handler.clone(), path.port, path.class.clone());
         let tree = self.trees.place(&entry).and_then(|place| self.trees.all.get(place));
-        let terms = &self.paths.terms;
         match tree.filter(|tree| tree.is_entered()).map(|tree| tree.barrier(path)) {
             _ if self.paths.distant.contains(&path.number) => Missing::Years,
             None => Missing::Handler,
-            Some(None) => Missing::Packet,
-            Some(Some(term)) => {
-                let asked = terms.unknowns(term).iter().map(|id| &terms.symbol_of(*id).name);
-                let is_opaque = |name: &String| {
-                    let function = name.split_once('.').map_or(name.as_str(), |(name, _)| name);
-                    self.paths.opaque.iter().any(|known| known == function)
-                };
-                match self.asked_state(term) {
-                    Some(true) if self.is_full(term) => Missing::Full,
-                    Some(true) => Missing::History,
-                    _ if asked.clone().any(is_opaque) => Missing::Opaque,
-                    Some(false) => Missing::Made,
-                    None if asked.clone().any(|name| is_editable(name)) => Missing::Packet,
-                    None if asked.clone().any(|name| name.starts_with("settings.")) => {
-                        Missing::Setting
-                    }
-                    None => Missing::Packet,
-                }
-            }
+            Some(None) => Missing::Uncounted,
+            Some(Some(term)) => self.missing_for(term),
+        }
+    }
+
+    /// What has to be otherwise for `term` to hold.
+    fn missing_for(&self, term: Term) -> Missing {
+        let terms = &self.paths.terms;
+        let asked: Vec<&str> =
+            terms.unknowns(term).iter().map(|id| terms.symbol_of(*id).name.as_str()).collect();
+        let any = |is: &dyn Fn(&str) -> bool| asked.iter().any(|name| is(name));
+        let first = |name: &str| name.split_once('.').map_or(name, |(first, _)| first).to_owned();
+        let is_opaque = |name: &str| self.paths.opaque.contains(&first(name));
+        let is_routing = |name: &str| {
+            let mut accesses = self.paths.paths.iter().flat_map(|path| &path.accesses);
+            accesses.any(|access| access.kind == "L3" && access.object == first(name))
+        };
+        match self.asked_state(term) {
+            _ if any(&|name| name.starts_with("random#")) => Missing::Packet,
+            _ if any(&is_routing) => Missing::Routing,
+            Some(true) if self.is_full(term) => Missing::Full,
+            Some(true) => Missing::History,
+            _ if any(&is_opaque) => Missing::Opaque,
+            Some(false) => Missing::Init,
+            None if any(&is_editable) => Missing::Packet,
+            None if any(&|name| name.starts_with("settings.")) => Missing::Setting,
+            None => Missing::Packet,
         }
     }
 
