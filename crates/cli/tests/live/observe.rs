@@ -277,7 +277,8 @@ fn who_watches_ends_with_the_terminal() {
     let steps = format!("stty rows 30 cols 100; echo $$ > watcher; exec {PROGRAM} top nf.sock");
     std::fs::write(lab.path("steps"), steps).unwrap();
     std::fs::write(lab.path("shown"), "").unwrap();
-    let terminal = lab.serve("nf", "script -qefc 'sh steps' shown");
+    // Who started the tests may have this signal ignored.
+    let terminal = lab.serve("nf", "env --default-signal=HUP script -qefc 'sh steps' shown");
     let until = |what: &str| lab.run("nf", &format!("sh -c 'until {what}; do sleep 0.1; done'"));
     until("grep -aq packets/s shown").expect();
     drop(terminal);
