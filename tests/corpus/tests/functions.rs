@@ -188,7 +188,7 @@ fn commands_are_read_and_obeyed() {
     assert_eq!(verdict, Verdict::Forward(balance::SERVERS));
     assert_eq!(bytes[30..34], [198, 51, 100, 1]);
     for (text, words) in [
-        ("remove", "commands: add-backend, clear"),
+        ("remove", "the commands are: add-backend, clear"),
         ("add-backend", "must be given"),
         ("add-backend address=x", "is no IPv4 address"),
     ] {
