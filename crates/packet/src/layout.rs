@@ -90,6 +90,12 @@ pub fn parse(bytes: &[u8], wire_len: u32) -> Layout {
 /// Who inlines it and goes on with the layout of `Some` has every offset as a constant.
 #[inline(always)]
 pub fn parse_common(bytes: &[u8], wire_len: u32) -> Option<Layout> {
+    parse_common_word(bytes, wire_len).map(|(layout, _)| layout)
+}
+
+/// As [`parse_common`], with the layout in [a word](Layout::of_word) as well, which is less to write down.
+#[inline(always)]
+pub fn parse_common_word(bytes: &[u8], wire_len: u32) -> Option<(Layout, u64)> {
     const KIND: [u8; 4] = [0xff, 0xff, 0xff, 0];
     const WHOLE: [u8; 4] = [0x3f, 0xff, 0, 0xff];
     let h = bytes.first_chunk::<{ Layout::COMMON_LEN }>()?;
@@ -102,7 +108,7 @@ pub fn parse_common(bytes: &[u8], wire_len: u32) -> Option<Layout> {
     if whole == u32::from_ne_bytes([0, 0, 0, protocol::UDP]) {
         let len = u32::from(be16(h, 38)?);
         let fits = len >= UDP_LEN as u32 && 34 + len <= end;
-        return fits.then(|| Layout::of_common(true, 34 + len, 42));
+        return fits.then(|| common(true, 34 + len, 42));
     }
     if whole != u32::from_ne_bytes([0, 0, 0, protocol::TCP]) {
         return None;
@@ -110,8 +116,19 @@ pub fn parse_common(bytes: &[u8], wire_len: u32) -> Option<Layout> {
     let header_len = u32::from(bytes.get(46)? >> 4) * 4;
     let payload = 34 + header_len;
     let fits = header_len >= TCP_LEN as u32 && payload <= end && payload as usize <= bytes.len();
-    fits.then(|| Layout::of_common(false, end, payload as u16))
+    fits.then(|| common(false, end, payload as u16))
 }
+
+#[inline(always)]
+fn common(udp: bool, end: u32, payload: u16) -> (Layout, u64) {
+    let kind = if udp { WORD_OF_UDP } else { WORD_OF_TCP };
+    (Layout::of_common(udp, end, payload), u64::from(end) | u64::from(payload) << 48 | kind)
+}
+
+/// In the word of a common layout, between its end (32 bits) and where its payload begins (16): which of the two
+/// it is, and never 0.
+const WORD_OF_TCP: u64 = 1 << 32;
+const WORD_OF_UDP: u64 = 1 << 33;
 
 /// The word at `at` in memory order, as far as `mask` has it.
 #[inline(always)]
@@ -175,6 +192,13 @@ impl Layout {
     pub(crate) fn essence(self) -> Self {
         let Self { end, flags, payload, .. } = self;
         Self { end, flags, payload, ..Self::default() }
+    }
+
+    /// The layout that [`parse_common_word`] found with this word.
+    #[inline(always)]
+    #[must_use]
+    pub fn of_word(word: u64) -> Self {
+        Self::of_common(word & WORD_OF_UDP != 0, word as u32, (word >> 48) as u16)
     }
 }
 
@@ -544,6 +568,8 @@ mod tests {
             };
             assert!(found.is_common() && !general.is_common());
             assert_eq!((parse(&bytes, wire_len), found.common()), (found, found));
+            let (_, word) = parse_common_word(&bytes, wire_len).unwrap();
+            assert_eq!((Layout::of_word(word), word == 0), (found, false));
             assert_eq!(Layout { flags: found.flags & !COMMON, ..found }, general, "{bytes:02x?}");
             common += 1;
         }

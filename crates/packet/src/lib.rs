@@ -35,7 +35,7 @@ mod port;
 pub use embedded::{Embedded, EmbeddedMut};
 pub use frame::{Frame, Meta};
 pub use header::{Field, Kind, fields};
-pub use layout::{Layout, parse, parse_any, parse_common, parse_other};
+pub use layout::{Layout, parse, parse_any, parse_common, parse_common_word, parse_other};
 pub use mac::{InvalidMacAddr, MacAddr};
 pub use malformed::Malformed;
 pub use packet::{Common, Hollow, Mode, Packet, Real};

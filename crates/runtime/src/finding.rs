@@ -1,10 +1,12 @@
 //! What the pass ahead finds out about a packet: its headers, and where its set is looked for.
 
+use std::hint::cold_path;
+
 use anabranch_nf::packet_set::{SetKey, SetKey4, SetKey6, SetTable};
 use anabranch_nf::state::TableUse;
 use anabranch_nf::tracked::{DividedSets, SharedSets};
 use anabranch_nf::{Environment, Hash, Key, LookAhead as _, NetworkFunction, Value, elements};
-use anabranch_packet::{Common, Frame, Hollow, Layout, Mode, Packet, parse_any, parse_common};
+use anabranch_packet::{Common, Frame, Hollow, Layout, Mode, Packet, parse_any, parse_common_word};
 
 use crate::instance::BATCH;
 use crate::tuner::Pass;
@@ -62,11 +64,41 @@ impl<V4: Places<SetKey4>, V6: Places<SetKey6>> Sets<V4, V6> {
     }
 }
 
-/// What is known of a packet. IPv6 keys are larger than the rest together and are made again instead
-/// of kept.
-#[derive(Clone, Copy)]
+/// What is known of each packet of a batch, room for which is made once.
+pub(crate) type Findings = Box<[Finding; BATCH]>;
+
+/// What is known of a packet. As far apart as frames, so that one step goes through both.
+#[derive(Clone, Copy, Default)]
+#[repr(align(64))]
 pub(crate) struct Finding {
+    /// Its layout, if that is common; else 0.
+    word: u64,
+    /// If the function has packet sets: where the packet's is.
+    pub(crate) place: SetPlace,
+    /// Likewise, and the layout is not common.
     pub(crate) layout: Layout,
+}
+
+impl Finding {
+    /// The packet's layout, if it is common.
+    #[inline(always)]
+    pub(crate) fn common(&self, frame: &Frame<'_>) -> Option<Layout> {
+        if self.word == 0 {
+            return None;
+        }
+        // Such a packet is as long, which is asked so that who reads its fields need not.
+        if frame.bytes().len() < Layout::COMMON_LEN {
+            cold_path();
+            return None;
+        }
+        Some(Layout::of_word(self.word))
+    }
+}
+
+/// Where a packet's set is looked for. IPv6 keys are larger than the rest together and are made again
+/// instead of kept.
+#[derive(Clone, Copy)]
+pub(crate) struct SetPlace {
     pub(crate) key: SetKey4,
     pub(crate) hash: Hash,
     pub(crate) kind: Kind,
@@ -81,50 +113,47 @@ pub(crate) enum Kind {
     V6,
 }
 
-impl Default for Finding {
+impl Default for SetPlace {
     fn default() -> Self {
-        let layout = Layout::default();
-        Self { layout, key: SetKey4::NONE, hash: Hash::NONE, kind: Kind::Orphan }
+        Self { key: SetKey4::NONE, hash: Hash::NONE, kind: Kind::Orphan }
     }
 }
 
 /// Packet sets, as what comes ahead looks for them.
 pub(crate) trait Finds {
     /// Finds the place of a packet's set. `fetch`: the line there will be needed soon.
-    fn find<N: NetworkFunction, M: Mode>(&self, packet: &Packet<'_, M>, fetch: bool) -> Finding;
+    fn find<N: NetworkFunction, M: Mode>(&self, packet: &Packet<'_, M>, fetch: bool) -> SetPlace;
 }
 
 impl<V4: Places<SetKey4>, V6: Places<SetKey6>> Finds for Sets<V4, V6> {
     #[inline(always)]
-    fn find<N: NetworkFunction, M: Mode>(&self, packet: &Packet<'_, M>, fetch: bool) -> Finding {
-        let mut finding = Finding { layout: packet.layout(), ..Finding::default() };
+    fn find<N: NetworkFunction, M: Mode>(&self, packet: &Packet<'_, M>, fetch: bool) -> SetPlace {
+        let mut place = SetPlace::default();
         if N::SET.is_none() {
-            return finding;
+            return place;
         }
         match N::set_key(packet) {
             SetKey::V4(key) => {
-                finding.kind = Kind::V4;
-                finding.key = key;
-                finding.hash = self.v4.hash(&key);
+                let hash = self.v4.hash(&key);
+                place = SetPlace { key, hash, kind: Kind::V4 };
                 if fetch {
-                    self.v4.prefetch(finding.hash);
+                    self.v4.prefetch(hash);
                 }
             }
             SetKey::V6(key) => {
-                finding.kind = Kind::V6;
+                place.kind = Kind::V6;
                 if fetch {
                     self.v6.prefetch(self.v6.hash(&key));
                 }
             }
             SetKey::None => {}
         }
-        finding
+        place
     }
 }
 
 /// Fetches the lines that a batch will touch: looks for the packets' sets, and runs their handlers where nothing
-/// has an effect. `findings`: what is found, if the function has packet sets. Without them packets are parsed again
-/// by who needs it, which is less than to write down what was parsed and to read it.
+/// has an effect. `findings`: what is found.
 #[inline(always)]
 pub(crate) fn look_ahead<N: NetworkFunction>(
     (nf, sets): (&N, &impl Finds),
@@ -136,14 +165,16 @@ pub(crate) fn look_ahead<N: NetworkFunction>(
     elements::hollow(|| {
         let mut ahead = nf.ahead();
         for (frame, finding) in frames.iter_mut().zip(&mut *findings) {
-            match parse_common(frame.bytes(), frame.meta().wire_len) {
-                Some(layout) => {
+            match parse_common_word(frame.bytes(), frame.meta().wire_len) {
+                Some((layout, word)) => {
                     let packet = &mut Packet::<Common<Hollow>>::new(frame, layout);
+                    finding.word = word;
                     find::<N, _>(sets, packet, finding);
                     ahead.look(packet, environment);
                 }
                 None => {
                     let packet = &mut any(frame);
+                    (finding.word, finding.layout) = (0, packet.layout());
                     find::<N, _>(sets, packet, finding);
                     ahead.look(packet, environment);
                 }
@@ -154,11 +185,7 @@ pub(crate) fn look_ahead<N: NetworkFunction>(
         }
         let mut beyond = nf.beyond();
         for (frame, finding) in frames.iter_mut().zip(findings) {
-            let layout = match N::SET {
-                Some(_) => Some(finding.layout).filter(|layout| layout.is_common()),
-                None => parse_common(frame.bytes(), frame.meta().wire_len),
-            };
-            match layout {
+            match finding.common(frame) {
                 Some(layout) => {
                     let packet = &mut Packet::<Common<Hollow>>::new(frame, layout);
                     beyond.look(packet, environment);
@@ -177,7 +204,7 @@ fn find<N: NetworkFunction, M: Mode>(
     finding: &mut Finding,
 ) {
     if N::SET.is_some() {
-        *finding = sets.find::<N, M>(packet, true);
+        finding.place = sets.find::<N, M>(packet, true);
     }
 }
 

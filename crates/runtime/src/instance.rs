@@ -25,7 +25,7 @@ pub use storing::{Owner, Restored, Storing};
 use crate::agenda::{Agenda, Expiring};
 use crate::deployment::Post;
 use crate::events::Answer;
-use crate::finding::{Finding, Finds, Kind, Sets, look_ahead};
+use crate::finding::{Findings, Finds, Kind, SetPlace, Sets, look_ahead};
 use crate::mailbox::Again;
 use crate::reassembly::{Reassembly, is_part, leaving};
 use crate::tuner::{Pass, Tuner};
@@ -101,6 +101,8 @@ pub struct Instance<N: NetworkFunction> {
     sets: OwnSets<N::Set>,
     agenda: Agenda<N>,
     tuner: Tuner,
+    /// What the pass ahead has found, once there was one.
+    findings: Option<Findings>,
     /// Its place among the workers of a shared-nothing run.
     post: Option<Post>,
     /// Who is told what changes, where a store keeps the state.
@@ -219,6 +221,7 @@ impl<N: NetworkFunction> Instance<N> {
             sets,
             agenda,
             tuner: Tuner::new(making.pass),
+            findings: None,
             post,
             storing: None,
             reassembly: Reassembly::default(),
@@ -286,18 +289,18 @@ impl<N: NetworkFunction> Instance<N> {
     /// Handles a batch after a pass that fetches the lines its packets will touch.
     #[inline(never)]
     fn handle_after(&mut self, pass: Pass, frames: &mut [Frame<'_>], release: &mut impl Release) {
+        let mut findings = self.findings.take().unwrap_or_default();
         let Self { nf, sets, agenda, .. } = self;
-        let mut findings = [Finding::default(); BATCH];
         look_ahead((&*nf, &*sets), &mut agenda.environment, frames, &mut findings, pass);
-        if N::SET.is_none() {
-            return frames.iter_mut().for_each(|frame| self.handle_at_once(frame, release));
-        }
-        for (frame, finding) in frames.iter_mut().zip(&findings) {
-            match finding.layout.is_common() {
-                true => self.step::<Common<Real>>(frame, finding.layout, Some(finding), release),
-                false => self.step_any(frame, finding.layout, Some(finding), release),
+        for (frame, finding) in frames.iter_mut().zip(&*findings) {
+            let place = Some(&finding.place).filter(|_| N::SET.is_some());
+            match finding.common(frame) {
+                Some(layout) => self.step::<Common<Real>>(frame, layout, place, release),
+                None if N::SET.is_none() => self.handle_at_once_other(frame, release),
+                None => self.step_any(frame, finding.layout, place, release),
             }
         }
+        self.findings = Some(findings);
     }
 
     /// Handles one packet, as often as it re-enters. Compiled once more for packets of the common
@@ -307,10 +310,10 @@ impl<N: NetworkFunction> Instance<N> {
         &mut self,
         frame: &mut Frame<'_>,
         layout: Layout,
-        finding: Option<&Finding>,
+        place: Option<&SetPlace>,
         release: &mut impl Release,
     ) {
-        match self.enter::<M>(frame, layout, finding, 0, release) {
+        match self.enter::<M>(frame, layout, place, 0, release) {
             Verdict::Forward(port) => release.forward(frame, port),
             other => self.leave(frame, other, Entrance::default(), release),
         }
@@ -321,7 +324,7 @@ impl<N: NetworkFunction> Instance<N> {
         &mut self,
         frame: &mut Frame<'_>,
         layout: Layout,
-        finding: Option<&Finding>,
+        place: Option<&SetPlace>,
         release: &mut impl Release,
     ) {
         if let Some(reason) = refused::<N>(layout) {
@@ -330,7 +333,7 @@ impl<N: NetworkFunction> Instance<N> {
         if N::LAYER == 4 && is_part(layout) {
             return self.gather(frame, layout, release);
         }
-        let verdict = self.enter_any(frame, layout, finding, 0, release);
+        let verdict = self.enter_any(frame, layout, place, 0, release);
         self.leave(frame, verdict, Entrance::default(), release);
     }
 
@@ -466,24 +469,24 @@ impl<N: NetworkFunction> Instance<N> {
         &mut self,
         frame: &mut Frame<'_>,
         layout: Layout,
-        finding: Option<&Finding>,
+        place: Option<&SetPlace>,
         turn: u32,
         release: &mut impl Release,
     ) -> Verdict {
         // Known in any case, so that there is one handler.
-        let finding = finding.copied().unwrap_or_else(|| {
+        let place = place.copied().unwrap_or_else(|| {
             self.sets.find::<N, Real>(&Packet::<Real>::new(frame, layout), false)
         });
-        self.enter::<Real>(frame, layout, Some(&finding), turn, release)
+        self.enter::<Real>(frame, layout, Some(&place), turn, release)
     }
 
-    /// `finding`: where the packet's set is, if that is known.
+    /// `place`: where the packet's set is, if that is known.
     #[inline(always)]
     fn enter<M: Mode>(
         &mut self,
         frame: &mut Frame<'_>,
         layout: Layout,
-        finding: Option<&Finding>,
+        place: Option<&SetPlace>,
         turn: u32,
         release: &mut impl Release,
     ) -> Verdict {
@@ -493,8 +496,8 @@ impl<N: NetworkFunction> Instance<N> {
         if turn > 0 {
             self.agenda.environment.reenter(turn);
         }
-        let verdict = match finding {
-            Some(finding) => self.handler(packet, finding),
+        let verdict = match place {
+            Some(place) => self.handler(packet, place),
             None => self.handler(packet, &self.sets.find::<N, M>(packet, false)),
         };
         if !self.agenda.environment.emitted().is_empty() {
@@ -520,13 +523,13 @@ impl<N: NetworkFunction> Instance<N> {
     }
 
     #[inline(always)]
-    fn handler<M: Mode>(&mut self, packet: &mut Packet<'_, M>, finding: &Finding) -> Verdict {
+    fn handler<M: Mode>(&mut self, packet: &mut Packet<'_, M>, place: &SetPlace) -> Verdict {
         if N::SET.is_none() {
             let cx = &mut Context::new(&mut self.agenda.environment);
             return self.nf.packet(&mut N::Set::zero(), packet, cx);
         }
-        let set = match finding.kind {
-            Kind::V4 => self.sets.v4.get_mut(finding.hash, &finding.key),
+        let set = match place.kind {
+            Kind::V4 => self.sets.v4.get_mut(place.hash, &place.key),
             Kind::V6 if !M::COMMON => self.sets.find_v6::<N, M>(packet),
             _ => {
                 let cx = &mut Context::new(&mut self.agenda.environment);
@@ -548,16 +551,16 @@ impl<N: NetworkFunction> Instance<N> {
             // Two calls: whether it has changed is no value then, only a way.
             let spot = set.spot();
             if before != set.state || is_resized {
-                self.touched(finding.kind, spot, true);
+                self.touched(place.kind, spot, true);
             } else if !set.is_noted() {
-                self.touched(finding.kind, spot, false);
+                self.touched(place.kind, spot, false);
             }
         }
         verdict
     }
 
     /// Remembers that a packet's set was touched, for the store that keeps it. All by value: a reference into
-    /// the finding would have it lie in memory for every packet, store or not.
+    /// the place would have it lie in memory for every packet, store or not.
     #[cold]
     #[inline(never)]
     fn touched(&mut self, kind: Kind, spot: Spot, changed: bool) {

@@ -37,7 +37,7 @@ use anabranch_txn::{Counts, Domain, MOST_ITEMS, Transaction, Worker};
 
 use crate::agenda::COLLECTION_NS;
 use crate::deployment::Deployment;
-use crate::finding::{Finding, look_ahead};
+use crate::finding::look_ahead;
 use crate::instance::{Making, Release, own_settings, set_shape};
 use crate::lock::Commit;
 use crate::reassembly::{Assembles, Reassembly};
@@ -245,8 +245,7 @@ impl<N: NetworkFunction> Member<N> {
     fn fetch(&mut self, frames: &mut [Frame<'_>], pass: Pass) {
         let Self { shared, nf, worker, own } = self;
         let sets = &shared.sets.hold(worker.number());
-        let findings = &mut [Finding::default(); MOST_ITEMS];
-        look_ahead((&*nf, sets), &mut own.environment, frames, findings, pass);
+        look_ahead((&*nf, sets), &mut own.environment, frames, &mut own.findings, pass);
     }
 
     /// Does something with nobody beside it; what is logged meanwhile is this worker's.

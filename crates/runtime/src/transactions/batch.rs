@@ -14,6 +14,7 @@ use super::seat::{Seat, Visit};
 use super::sets::{Families, Held};
 use super::turn::Queue;
 use super::{Shared, Times};
+use crate::finding::Findings;
 use crate::handlers::{Handler, measured};
 use crate::head::Head;
 use crate::instance::{Making, Release, let_go_one, refused};
@@ -25,6 +26,7 @@ use crate::tuner::Tuner;
 pub(super) struct Own {
     pub(super) environment: Environment,
     pub(super) tuner: Tuner,
+    pub(super) findings: Findings,
     pub(super) lines: Vec<Line>,
     pub(super) last: Meta,
     pub(super) order: Option<Vec<Commit>>,
@@ -63,6 +65,7 @@ impl Own {
         Self {
             environment: Environment::new(making.seed),
             tuner: Tuner::new(making.pass),
+            findings: Findings::default(),
             lines: Vec::new(),
             last: Meta::default(),
             order: ordered.then(Vec::new),

@@ -17,7 +17,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::agenda::Expiring;
 use crate::deployment::Deployment;
-use crate::finding::{Finding, Finds, Sets, family_names};
+use crate::finding::{Finds, SetPlace, Sets, family_names};
 use crate::instance::storing::{V4, V6};
 use crate::steer::Steering;
 
@@ -257,7 +257,7 @@ impl<S: Value> Held<'_, S> {
 
 impl<S: Value> Finds for Held<'_, S> {
     #[inline(always)]
-    fn find<N: NetworkFunction, M: Mode>(&self, packet: &Packet<'_, M>, fetch: bool) -> Finding {
+    fn find<N: NetworkFunction, M: Mode>(&self, packet: &Packet<'_, M>, fetch: bool) -> SetPlace {
         match self {
             Self::Common(sets) => sets.find::<N, M>(packet, fetch),
             Self::Part(part) => part.find::<N, M>(packet, fetch),
