@@ -113,7 +113,7 @@ pub(crate) fn decide_beside<'p>(paths: &'p Paths, shared: &BTreeSet<usize>) -> D
 }
 
 /// The decision where these allocators steer. What is read from an object that is shared may be of any shard: where
-/// keys were followed through one that has come to be, all is decided anew without.
+/// keys were followed through one that has come to be, all is decided anew without, and its first reason is kept.
 fn decide_with<'p>(
     paths: &'p Paths,
     steering: &BTreeSet<usize>,
@@ -123,8 +123,9 @@ fn decide_with<'p>(
     let mut touches = Touches::read(paths, needs);
     let sources = touches.sources();
     touches.distrusted = sources.intersection(shared).copied().collect();
+    let mut reasons = BTreeMap::new();
     loop {
-        let decision = decide_once(touches, lines.clone(), steering);
+        let decision = decide_once(touches, lines.clone(), steering, &mut reasons);
         let refused = decision.sharding.refused.keys().copied();
         let news: Vec<usize> = refused
             .filter(|one| sources.contains(one) && !decision.touches.distrusted.contains(one))
@@ -141,8 +142,12 @@ fn decide_once<'p>(
     mut touches: Touches<'p>,
     lines: Vec<BTreeSet<u32>>,
     steering: &BTreeSet<usize>,
+    reasons: &mut BTreeMap<usize, Refusal>,
 ) -> Decision<'p> {
-    let sharding = sharding(&mut touches, steering);
+    let mut sharding = sharding(&mut touches, steering);
+    for (object, reason) in &mut sharding.refused {
+        reason.clone_from(reasons.entry(*object).or_insert_with(|| reason.clone()));
+    }
     let ports = match &touches.paths.words.ports[..] {
         [] => vec!["any".to_owned()],
         named => named.to_vec(),

@@ -135,3 +135,16 @@ fn a_slot_that_another_allocator_still_names_is_shared() {
     println!("{}", why(&found, "slots"));
     assert_eq!(mode(&found, "slots"), ObjectMode::Shared);
 }
+
+/// What is read of slots that are shared is shared after them, for which slots have a reason of their own.
+#[test]
+fn the_first_reason_is_the_one_that_is_told() {
+    let forgets = forgetting("if cx.now() > 9 { self.hosts.remove(&host); }");
+    let found = naming(TOLD, &forgets, [ASKED, ""]);
+    let [slots, hosts] = ["slots", "hosts"].map(|name| why(&found, name));
+    assert!(slots.contains("`hosts` may still name an index of `slots`"), "{slots}");
+    assert!(
+        hosts.contains("its key at line 14 is read from what packets of other shards"),
+        "{hosts}"
+    );
+}
