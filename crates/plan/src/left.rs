@@ -58,7 +58,7 @@ pub(crate) fn keeps_old(touches: &Touches<'_>, object: usize, allocator: usize) 
 }
 
 /// Where a path is given indices of `pool`: the access, and where it stands with which index.
-fn gives<'p>(
+pub(crate) fn gives<'p>(
     path: &'p CallPath,
     pool: &str,
     terms: &Terms,

@@ -12,6 +12,8 @@ use crate::owned::{conjuncts, known};
 use crate::shard::Refusal;
 use crate::touch::POOL;
 
+mod lost;
+
 /// Why a name of an index of `pool` may be taken for one of whoever was given the index later, if it may.
 pub(crate) fn why_stale(paths: &Paths, pool: &str) -> Option<Refusal> {
     let ends = Ends::of(pool, paths)?;
@@ -206,8 +208,20 @@ impl<'p> Names<'p> {
             return Some((line, format!("line {line} stores it under a second key, or copies it")));
         }
         let same = self.same();
-        let left = ends.find(|(path, one)| !self.is_taken_out(path, one, &same));
-        left.map(|(_, one)| end(one))
+        let lost = self.lost(&same);
+        let is_out = |path, one, lost| self.is_taken_out(path, one, (&same, lost));
+        let (path, left) = ends.find(|(path, one)| !is_out(path, one, lost.is_some()))?;
+        match lost.filter(|_| is_out(path, left, false)) {
+            None => Some(end(left)),
+            Some((line, how)) => {
+                let by = self.own(path).last().map_or(left.line, |one| one.line);
+                let out = format!(
+                    "line {by} takes out whatever name stands at its key, and line {line} {how} before that: ask \
+                     `{holder}` first whether it names the index"
+                );
+                Some((line, out))
+            }
+        }
     }
 
     /// Where a path stores what is neither an index that it was given, under one key, nor what was there.
@@ -242,8 +256,9 @@ impl<'p> Names<'p> {
         parts.iter().find(|part| part.name == self.part).map(|part| part.term)
     }
 
-    /// Whether nothing is called by the index that ends, once the path is over.
-    fn is_taken_out(&self, path: &'p CallPath, end: &Access, same: &Same) -> bool {
+    /// Whether nothing is called by the index that ends, once the path is over, nor anything else that was; its name
+    /// may be `lost` before.
+    fn is_taken_out(&self, path: &'p CallPath, end: &Access, (same, lost): (&Same, bool)) -> bool {
         let Some(index) = end.key.first().map(|part| part.term) else { return false };
         let terms = &self.paths.terms;
         let named = || self.named(path).filter(|(_, part)| is_made_of(part, index, terms));
@@ -252,8 +267,9 @@ impl<'p> Names<'p> {
             return named().all(|(one, _)| self.is_gone_after(path, one, index));
         }
         self.own(path).any(|one| {
-            let is_at =
-                self.of(&one.result) == Some(index) || same.is_of(one, path, (self.pool, index));
+            let is_at = self.of(&one.result) == Some(index)
+                || same.is_of(one, path, (self.pool, index))
+                    && (!lost || self.is_asked(path, one, index));
             let is_out = ["remove", "expire"].contains(&&*one.operation)
                 || self.is_another(path, one, index);
             is_at && ((is_out && !stays(one.number)) || self.is_gone_after(path, one, index))

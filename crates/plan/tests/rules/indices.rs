@@ -21,7 +21,9 @@ fn indices_inherit_the_key_that_they_are_stored_under() {
             self.counts.update(index, |count| *count += 1);";
     let fields = "#[capacity(9)] indices: Map<Ipv4Addr, u32>, #[capacity(9)] counts: Vector<u32>,
                   #[capacity(9)] #[expired(forget)] chain: Allocator<Ipv4Addr>,";
-    let forgets = "fn forget(&mut self, index: u32, host: Ipv4Addr, cx: &mut Context) { self.indices.remove(&host); }";
+    let forgets = "fn forget(&mut self, index: u32, host: Ipv4Addr, cx: &mut Context) {
+            if self.indices.get(&host) == Some(index) { self.indices.remove(&host); }
+        }";
     let found = planned_with("", fields, forgets, body, "e810");
     assert_eq!(matrix(&found)[0][1], "lan.ipv4.src = wan.ipv4.src");
     assert_eq!(found.strategy, Strategy::SharedNothing);
@@ -107,7 +109,9 @@ fn translated(class: &str, stores: &str, found: &str) -> Plan {
                   #[capacity(512)] flows: Vector<Flow>, #[capacity(512)] kept: Map<u32, Flow>,
                   #[capacity(512)] last: Map<Ipv4Addr, u32>,";
     let find = "fn find(&mut self, index: u32, cx: &mut Context) -> Option<Flow> { self.chain.get(index, cx) }
-        fn forget(&mut self, index: u32, flow: Flow, cx: &mut Context) { self.indices.remove(&flow); }";
+        fn forget(&mut self, index: u32, flow: Flow, cx: &mut Context) {
+            if self.indices.get(&flow) == Some(index) { self.indices.remove(&flow); }
+        }";
     planned_with(FLOW, fields, find, &body, "e810")
 }
 

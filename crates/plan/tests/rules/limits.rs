@@ -173,7 +173,9 @@ fn a_count_beside_what_comes_to_nothing_is_no_limit() {
 fn a_count_of_what_is_renewed_is_no_limit() {
     let fields = "#[capacity(64)] flows: Map<(Ipv4Addr, u16), u32>, total: Cell<u32>,
                   #[capacity(64)] #[expired(forget)] slots: Allocator<(Ipv4Addr, u16)>,";
-    let forget = "fn forget(&mut self, slot: u32, flow: (Ipv4Addr, u16), cx: &mut Context) { self.flows.remove(&flow); }";
+    let forget = "fn forget(&mut self, slot: u32, flow: (Ipv4Addr, u16), cx: &mut Context) {
+        if self.flows.get(&flow) == Some(slot) { self.flows.remove(&flow); }
+    }";
     let renewing = |counts: &str| {
         let body = format!(
             "if let Some(slot) = self.flows.get(&(src, src_port)) && self.slots.refresh(slot, 1_000, cx) {{
