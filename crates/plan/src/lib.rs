@@ -33,6 +33,7 @@ mod owned;
 mod ranges;
 mod report;
 mod resolve;
+mod returned;
 mod shard;
 mod space;
 mod stale;

@@ -11,6 +11,7 @@ use crate::filter::{Caller, Need, caller};
 use crate::left::{read, why_left};
 use crate::owned::{Decoded, decoded, interchangeable, is_foreign, owner};
 use crate::resolve::{Keyed, OTHER_PACKET, SHARED};
+use crate::returned::{Arriving, returned, unasked};
 use crate::stale::{is_given, is_given_anew, why_stale};
 use crate::touch::{Context, Part, Touches};
 use crate::variant::ABSENT;
@@ -340,7 +341,8 @@ fn share_stale(
     found.interchangeable.remove(&allocator);
 }
 
-/// Shares what packets read by the very field that brings an index back: it may be left of whoever had the index before.
+/// Shares what packets read by the very field that brings an index back: it may be left of whoever had the index before,
+/// or have been written before anybody had.
 fn share_left_by_field(
     touches: &Touches<'_>,
     allocator: usize,
@@ -349,41 +351,50 @@ fn share_left_by_field(
 ) {
     let paths = touches.paths;
     let pool = &paths.objects[allocator].name;
-    if found.refused.contains_key(&allocator) || !is_given_anew(paths, pool) {
+    if found.refused.contains_key(&allocator) || !is_given(paths, pool) {
         return;
     }
     let is_owned = |object: &usize| found.owners.get(object) == Some(&allocator);
-    let fields = |keyed: &Keyed<'_>| -> BTreeSet<(usize, FieldId)> {
-        let port = keyed.context.map(|context| context.port);
-        port.into_iter()
-            .flat_map(|port| key_fields(keyed).into_iter().map(move |it| (port, it)))
-            .collect()
-    };
+    let arriving = |keyed: &Keyed<'_>| arriving(touches, keyed);
     let own = keys.iter().filter(|(object, _)| is_owned(object)).flat_map(|(_, keys)| keys);
-    let mut brought: BTreeSet<(usize, FieldId)> = own.flat_map(fields).collect();
-    let steered = found.steered.iter().filter(|one| one.allocator == allocator);
-    brought.extend(
-        steered.flat_map(|one| &one.replies).map(|(context, field)| (context.port, *field)),
-    );
+    let mut brought: BTreeMap<Arriving, u32> = returned(paths, pool);
+    brought.extend(own.flat_map(|one| arriving(one).into_iter().map(|field| (field, one.line))));
+    for one in found.steered.iter().filter(|one| one.allocator == allocator) {
+        let line = one.lines.first().copied().unwrap_or_default();
+        let fields = one.replies.iter();
+        let fields =
+            fields.map(|(context, id)| (context.port, touches.fields.name(*id).to_owned()));
+        brought.extend(fields.map(|field| (field, line)));
+    }
     // What stands under indices of another pool is that pool's to judge.
     let is_anothers = |object: &usize| {
         let owner = found.owners.get(object);
         owner.is_some_and(|owner| is_given(paths, &paths.objects[*owner].name))
     };
-    let mut by_field = keys.iter().filter(|(object, keys)| {
-        !is_owned(object)
-            && !is_anothers(object)
-            && keys.iter().any(|keyed| !fields(keyed).is_disjoint(&brought))
-    });
-    let left = by_field.find_map(|(object, _)| {
+    let fields: BTreeSet<Arriving> = brought.keys().cloned().collect();
+    let mut others = keys.iter().filter(|(object, _)| !is_owned(object) && !is_anothers(object));
+    let left = others.find_map(|(object, keys)| {
+        let field = keys.iter().flat_map(arriving).find(|field| fields.contains(field))?;
         let name = &paths.objects[*object].name;
+        let (since, how) = match is_given_anew(paths, pool) {
+            true => (brought[&field], "it may be left of whoever had the index before".to_owned()),
+            false => {
+                let line = unasked(paths, name, pool, &fields)?;
+                let how = format!(
+                    "line {line} may have written it before anybody had the index, as it has not asked `{pool}`"
+                );
+                (line, how)
+            }
+        };
         let mut lasting = paths.paths.iter().filter(|path| caller(path) != Caller::Shutdown);
         let line = lasting.find_map(|path| read(path, name, &paths.terms))?;
+        let port = paths.words.ports.get(field.0).map_or("any", |port| port);
         let why = format!(
-            "what `{name}` holds is read at line {line} by the packet field in which an index of `{pool}` comes back: \
-             it may be left of whoever had the index before"
+            "what `{name}` holds is read at line {line} by `{port}.{}`, in which an index of `{pool}` comes back \
+             (line {}): {how}",
+            field.1, brought[&field]
         );
-        Some((*object, (why, BTreeSet::from([line]))))
+        Some((*object, (why, BTreeSet::from([line, since, brought[&field]]))))
     });
     let Some((object, reason)) = left else { return };
     let owned: Vec<usize> = keys.keys().copied().filter(is_owned).collect();
@@ -391,6 +402,13 @@ fn share_left_by_field(
         found.refuse(one, reason.clone());
     }
     found.interchangeable.remove(&allocator);
+}
+
+/// The fields of a key, with the port of their packet.
+fn arriving(touches: &Touches<'_>, keyed: &Keyed<'_>) -> Vec<Arriving> {
+    let Some(context) = keyed.context else { return Vec::new() };
+    let fields = key_fields(keyed).into_iter();
+    fields.map(|id| (context.port, touches.fields.name(id).to_owned())).collect()
 }
 
 /// The objects of which packets read what is left under indices of an allocator, and why the first of them does.

@@ -109,6 +109,18 @@ fn places<'p>(pool: &str, paths: &'p Paths) -> BTreeSet<Place<'p>> {
     }
 }
 
+/// What each path has of indices: those that it is given, and those that it has read where they are kept.
+pub(crate) fn indices<'p>(
+    paths: &'p Paths,
+    pool: &'p str,
+) -> impl Fn(&CallPath) -> BTreeSet<SymbolId> + use<'p> {
+    let (places, terms) = (places(pool, paths), &paths.terms);
+    move |path| {
+        let given = given(path, pool).flat_map(|index| terms.unknowns(index).iter().copied());
+        given.chain(places.iter().flat_map(|place| read_at(path, *place, terms))).collect()
+    }
+}
+
 /// The indices that a path is given.
 fn given(path: &CallPath, pool: &str) -> impl Iterator<Item = Term> {
     let gives = move |one: &&Access| one.object == pool && POOL.contains(&&*one.operation);

@@ -9,6 +9,7 @@ use anabranch_rss::Nic;
 mod indices;
 mod left;
 mod limits;
+mod returned;
 mod sources;
 mod stale;
 
