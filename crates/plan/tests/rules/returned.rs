@@ -163,3 +163,32 @@ pub mod tested {{
             .contains("by `wan.tcp.dst`, in which an index of `slots` comes back (line 15)")
     );
 }
+
+/// What stands under indices of one pool is no matter of another one that the same field leads to.
+#[test]
+fn two_pools_are_found_by_one_field() {
+    let fields =
+        "#[capacity(512)] chain: Allocator<Ipv4Addr>, #[capacity(512)] other: Allocator<Ipv4Addr>,";
+    let takes = |pool: &str| {
+        format!(
+            "let Some(index) = self.{pool}.allocate(src, 1_000, cx) else {{ return Drop(Reason::Refused) }};
+             pkt.set_src_port(self.settings.first + index as u16);"
+        )
+    };
+    let body = format!(
+        "if pkt.port() == LAN {{
+             if ip.dscp() == 0 {{ {} }} else {{ {} }}
+             return Forward(WAN);
+         }}
+         let index = u32::from(dst_port.wrapping_sub(self.settings.first));
+         if index >= self.settings.number {{ return Drop(Reason::Refused); }}
+         let found = if ip.dscp() == 0 {{ self.chain.get(index, cx) }} else {{ self.other.get(index, cx) }};
+         let Some(inside) = found else {{ return Drop(Reason::Refused) }};
+         pkt.set_destination(inside, 80);",
+        takes("chain"),
+        takes("other")
+    );
+    let found = planned(fields, &body);
+    let modes = ["chain", "other"].map(|name| mode(&found, name));
+    assert_eq!(modes, [ObjectMode::Steered; 2], "{}", why(&found, "chain"));
+}
