@@ -209,6 +209,13 @@ fn a_name_that_goes_by_its_key_is_the_ended_one() {
     // Where there is room for as many names as there are slots each has one.
     let all = renewing_of(64, takes, [frees, "self.hosts.insert(src, slot);"]);
     assert_eq!(mode(&all, "slots"), ObjectMode::Sharded, "{}", why(&all, "slots"));
+    for asks in [
+        "if self.hosts.get(&host).is_some_and(|slot| slot == index) { self.hosts.remove(&host); }",
+        "if let Some(slot) = self.hosts.get(&host) { if slot != index { return; } self.hosts.remove(&host); }",
+    ] {
+        let found = renewing(asks, ["", names]);
+        assert_eq!(found.strategy, Strategy::SharedNothing, "{asks}: {}", why(&found, "slots"));
+    }
     // Asked too late, or in vain.
     for act in [
         "if self.hosts.remove(&host) == Some(index) { self.used.write(index, 0); }",
@@ -267,4 +274,12 @@ fn the_first_reason_is_the_one_that_is_told() {
         hosts.contains("its key at line 14 is read from what packets of other shards"),
         "{hosts}"
     );
+}
+
+/// A key that is made of the index is one that somebody had before, too.
+#[test]
+fn a_name_by_the_index_itself_is_left() {
+    let found =
+        naming(TOLD, &forgetting("self.hosts.remove(&Ipv4Addr::from(index));"), [ASKED, ""]);
+    assert!(why(&found, "slots").contains("had an index of `slots` before has left it"));
 }
