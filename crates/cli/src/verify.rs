@@ -275,6 +275,7 @@ impl Verified {
         let unreached = paths.paths.iter().filter(|path| !taken.reached.contains(&path.number));
         let unreached: Vec<&CallPath> = unreached.collect();
         let texts = unreached.iter().map(|path| paths.path_to_text(path));
+        let missing = by_reason(&taken.missing);
         Self {
             nf: N::NAME.to_owned(),
             strategy: plan.strategy.name(),
@@ -284,8 +285,8 @@ impl Verified {
             paths_reached: taken.reached.difference(&paths.distant).count(),
             paths_known: paths.paths.len(),
             paths_distant: paths.distant.len(),
-            missing: taken.missing.iter().map(|(why, count)| (why.word(), *count)).collect(),
-            missing_text: missing(&taken.missing),
+            missing: missing.iter().map(|(why, count)| (why.word(), *count)).collect(),
+            missing_text: reasons(&missing),
             pairs_reached: taken.pairs.0,
             pairs_known: taken.pairs.1,
             proved: paths.proved(),
@@ -351,8 +352,17 @@ impl Verified {
     }
 }
 
-/// Why paths were not taken, most of them first.
-fn missing(all: &BTreeMap<Missing, usize>) -> String {
+/// How many of the paths not taken have each reason.
+fn by_reason(missing: &BTreeMap<usize, Missing>) -> BTreeMap<Missing, usize> {
+    let mut counts = BTreeMap::new();
+    for why in missing.values() {
+        *counts.entry(*why).or_default() += 1;
+    }
+    counts
+}
+
+/// Why paths were not taken, the most frequent reasons first.
+fn reasons(all: &BTreeMap<Missing, usize>) -> String {
     let mut all: Vec<_> = all.iter().collect();
     all.sort_by(|a, b| b.1.cmp(a.1));
     let rows =

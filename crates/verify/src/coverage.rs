@@ -74,8 +74,8 @@ pub struct Taken {
     pub unknown: BTreeMap<String, usize>,
     /// Where the analysis says something else than what ran.
     pub disagreements: Vec<String>,
-    /// Why the others have not been, with how many.
-    pub missing: BTreeMap<Missing, usize>,
+    /// Why the others have not been, by their numbers.
+    pub missing: BTreeMap<usize, Missing>,
     /// Conditions that never held where all before them did, with the number of paths behind each.
     pub barriers: Vec<(usize, String)>,
     /// Pairs of conflicting accesses that have met, and those that could.
@@ -180,13 +180,10 @@ impl<'p> Coverage<'p> {
     }
 
     /// Why paths have not been taken.
-    fn missing(&self) -> BTreeMap<Missing, usize> {
-        let mut missing = BTreeMap::new();
-        let open = self.paths.paths.iter();
-        for path in open.filter(|path| !self.tally.reached.contains(&path.number)) {
-            *missing.entry(self.missing_of(path)).or_default() += 1;
-        }
-        missing
+    fn missing(&self) -> BTreeMap<usize, Missing> {
+        let all = self.paths.paths.iter();
+        let open = all.filter(|path| !self.tally.reached.contains(&path.number));
+        open.map(|path| (path.number, self.missing_of(path))).collect()
     }
 
     fn missing_of(&self, path: &CallPath) -> Missing {
