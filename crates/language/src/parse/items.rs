@@ -55,7 +55,7 @@ pub(super) fn sort(
     let setting_structs = settings::list_elements(settings.as_ref(), &kinds, lines_before, errors);
     let reasons = reasons.map(|item| commands::reasons(item, errors));
     let commands = commands_item.map(|item| commands::read(item, &kinds, lines_before, errors));
-    let packet_set = set_item.and_then(|item| packet_set::read(item, lines_before, errors));
+    let packet_set = set_item.map(|item| packet_set::read(item, lines_before, errors));
     let Some(nf_item) = nf_item else {
         errors.push(no_nf(module));
         return None;

@@ -2,7 +2,7 @@
 
 use syn::parse::ParseStream;
 use syn::punctuated::Punctuated;
-use syn::{Expr, Ident, ItemStruct, Token};
+use syn::{Expr, Ident, ItemStruct, Token, parse_quote};
 
 use super::attributes;
 use crate::declare::{KeyField, KeyList, PacketSet, Protocol};
@@ -21,23 +21,36 @@ struct Arguments {
     expires_s: Option<Expr>,
 }
 
-/// Reads the packet set's struct; `None`: its attribute does not parse.
-pub(super) fn read(item: ItemStruct, before: u32, errors: &mut Errors) -> Option<PacketSet> {
+/// Reads the packet set's struct. Of an attribute that does not parse the set is there all the same: its handlers are
+/// no mistakes for that.
+pub(super) fn read(item: ItemStruct, before: u32, errors: &mut Errors) -> PacketSet {
     attributes::only(&item.attrs, &["doc", "packet_set"], errors);
     for field in &item.fields {
         attributes::only(&field.attrs, &["doc"], errors);
     }
-    let attr = attributes::one(&item.attrs, "packet_set", errors)?;
-    let list = errors.take(attr.meta.require_list())?;
-    let arguments =
-        errors.take(list.parse_args_with(|input: ParseStream| arguments(input, before)))?;
-    let missing = |name: &str| syn::Error::new(item.ident.span(), format!("no `{name}`: {FORM}"));
+    let read = attributes::one(&item.attrs, "packet_set", errors).and_then(|attr| {
+        let list = errors.take(attr.meta.require_list())?;
+        errors.take(list.parse_args_with(|input: ParseStream| arguments(input, before)))
+    });
+    let is_read = read.is_some();
+    let arguments = read.unwrap_or_default();
+    let mut missing = |name: &str| {
+        if is_read {
+            errors.push(syn::Error::new(item.ident.span(), format!("no `{name}`: {FORM}")));
+        }
+    };
     if arguments.keys.is_empty() {
-        errors.push(missing("key list"));
+        missing("key list");
     }
-    let capacity = errors.take(arguments.capacity.ok_or_else(|| missing("capacity")))?;
-    let expires_s = errors.take(arguments.expires_s.ok_or_else(|| missing("expires_s")))?;
-    Some(PacketSet {
+    let mut given = |size: Option<Expr>, name: &str| {
+        size.unwrap_or_else(|| {
+            missing(name);
+            parse_quote!(1)
+        })
+    };
+    let capacity = given(arguments.capacity, "capacity");
+    let expires_s = given(arguments.expires_s, "expires_s");
+    PacketSet {
         ident: item.ident.clone(),
         line: before + line_of(&item.ident),
         keys: arguments.keys,
@@ -46,7 +59,7 @@ pub(super) fn read(item: ItemStruct, before: u32, errors: &mut Errors) -> Option
         capacity,
         expires_s,
         item,
-    })
+    }
 }
 
 fn arguments(input: ParseStream, before: u32) -> syn::Result<Arguments> {
