@@ -209,3 +209,45 @@ fn commands_have_a_handler() {
     let words = format!("`Nat` has no handler `control`: write `{control} {{ … }}` in `impl Nat`");
     assert_eq!(problem.message, words);
 }
+
+/// Handlers of the set are right: they are not told for what is wrong with its attribute.
+#[test]
+fn a_wrong_packet_set_is_told_alone() {
+    for (wrong, words) in [
+        ("expires_s = 60, tpc(ip.src)", "no protocol or argument `tpc`"),
+        ("expires_s = 60, tcp(ip.scr)", "`ip.scr` is no field of this key list"),
+        ("", "no `expires_s`"),
+    ] {
+        let text = TEXT.replace("expires_s = 60", wrong);
+        assert_ne!(text, TEXT);
+        let Err(problems) = Module::from_source(&text, FIRST_LINE) else { panic!("{wrong}") };
+        let [problem] = &problems[..] else { panic!("{problems:?}") };
+        assert!(problem.message.contains(words), "{problem:?}");
+    }
+}
+
+#[test]
+fn fields_that_can_be_read_only_are_told_with_those_that_can_be_set() {
+    for (header, setter, words) in [
+        (
+            "ipv4",
+            "set_total_len(20)",
+            "the header field `total_len` can be read only: these can be set: of `ipv4` `src dst ttl dscp ecn`",
+        ),
+        (
+            "arp",
+            "set_operation(1)",
+            "`operation` can be read only: these can be set: of `arp` nothing",
+        ),
+        ("tcp", "set_syn(true)", "of `tcp` `src dst sequence acknowledgement window mss`"),
+        ("ipv4", "set_flavour(1)", "the method `set_flavour` is not in the language"),
+    ] {
+        let set =
+            format!("if let Some(mut it) = pkt.{header}_mut() {{ it.{setter}; }} self.count();");
+        let text = TEXT.replace("self.count();", &set);
+        assert_ne!(text, TEXT);
+        let Err(problems) = Module::from_source(&text, FIRST_LINE) else { panic!("{setter}") };
+        let [problem] = &problems[..] else { panic!("{problems:?}") };
+        assert!(problem.message.contains(words), "{problem:?}");
+    }
+}

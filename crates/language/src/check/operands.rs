@@ -171,13 +171,16 @@ impl Checker<'_> {
             .methods()
             .any(|method| method.takes_self() && method.function.sig.ident == name);
         if !own && !names::is_method(name) {
-            let what = format!("the method `{name}` is not in the language");
-            let instead = match &*call.receiver {
-                Expr::Path(of) if of.path.is_ident("cx") => {
-                    format!("write one of {}", list(names::CONTEXT))
-                }
-                _ => rewrites::method(name).to_owned(),
-            };
+            let read_only = rewrites::read_only(name);
+            let (what, instead) = read_only.unwrap_or_else(|| {
+                let instead = match &*call.receiver {
+                    Expr::Path(of) if of.path.is_ident("cx") => {
+                        format!("write one of {}", list(names::CONTEXT))
+                    }
+                    _ => rewrites::method(name).to_owned(),
+                };
+                (format!("the method `{name}` is not in the language"), instead)
+            });
             self.refuse(call.method.span(), what, instead);
         } else if !own && is_iterated(&call.receiver, name) {
             let what = format!("the method `{name}` of elements is not in the language");

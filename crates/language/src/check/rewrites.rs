@@ -1,5 +1,7 @@
 //! What an author meant by something that is refused, and what to write instead.
 
+use crate::names;
+
 /// Names that are refused wherever they stand: names, what they are, what to write instead.
 const NAMES: &[(&[&str], &str, &str)] = &[
     (&["f32", "f64"], "a float", "write a ratio as two integers, or a fixed-point integer"),
@@ -275,6 +277,27 @@ pub(super) fn method(name: &str) -> &'static str {
     find(METHODS, name).unwrap_or(
         "write it as a method or function of this module; the language page lists the rest",
     )
+}
+
+/// Of a setter that there is not, for a header field that there is: what it is, and what can be set in the headers
+/// that have the field.
+pub(super) fn read_only(setter: &str) -> Option<(String, String)> {
+    let name = setter.strip_prefix("set_")?;
+    let has_it = |(_, fields): &&(&str, &[names::Field])| fields.iter().any(|of| of.0 == name);
+    let all: Vec<String> = names::VIEWS
+        .iter()
+        .filter(has_it)
+        .map(|(header, fields)| {
+            let settable = fields.iter().filter(|(_, _, settable)| *settable);
+            let settable: Vec<&str> = settable.map(|(field, ..)| *field).collect();
+            match settable.is_empty() {
+                true => format!("of `{header}` nothing"),
+                false => format!("of `{header}` `{}`", settable.join(" ")),
+            }
+        })
+        .collect();
+    let what = format!("the header field `{name}` can be read only");
+    (!all.is_empty()).then(|| (what, format!("these can be set: {}", all.join(", "))))
 }
 
 /// What std has a name for and the language has not, written out.
