@@ -293,7 +293,12 @@ impl Case<'_> {
                 let field = variant.field(term.named);
                 let bits = term.bits(variant).ok_or_else(|| {
                     let width = field.width();
-                    self.error(&term.span, format!("`{field}` has {width} bits, from 0 on"))
+                    let last = width - 8;
+                    let message = format!(
+                        "`{field}` has {width} bits: write `/{width}` at most for its first ones, or a range \
+                         within them, such as `[{last}..{width}]`"
+                    );
+                    self.error(&term.span, message)
                 })?;
                 sum.push((side, term, bits));
             }
@@ -318,7 +323,19 @@ impl Case<'_> {
         match *bits {
             Some(bits) if bits >= len => Ok(value >> (bits - len)),
             None if len == 128 || value >> len == 0 => Ok(*value),
-            _ => Err(self.error(span, format!("this is compared with {len} bits: write as many"))),
+            Some(bits) => {
+                let message = format!(
+                    "this has {bits} bits, and is compared with {len}: write a value of {len} bits"
+                );
+                Err(self.error(span, message))
+            }
+            None => {
+                let most = (1u128 << len) - 1;
+                let message = format!(
+                    "this is too large for the {len} bits it is compared with: write 0 to {most}"
+                );
+                Err(self.error(span, message))
+            }
         }
     }
 
