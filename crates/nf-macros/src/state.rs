@@ -66,6 +66,7 @@ pub(crate) enum Made {
 /// `NetworkFunction::build`.
 pub(crate) fn build(module: &Module, how: Made) -> TokenStream {
     let name = &module.nf.ident;
+    let sizes = sizes(module);
     let made = module.nf.fields.iter().filter_map(|field| {
         let value = match how {
             Made::Shared | Made::Watched => shared_made(module, field),
@@ -100,6 +101,7 @@ pub(crate) fn build(module: &Module, how: Made) -> TokenStream {
             settings: Self::Settings,
             __builder: &mut ::anabranch_nf::Builder,
         ) -> ::core::result::Result<Self, ::anabranch_nf::BuildError> {
+            #(#sizes)*
             #set
             #(#made)*
             ::core::result::Result::Ok(#name {
@@ -109,6 +111,24 @@ pub(crate) fn build(module: &Module, how: Made) -> TokenStream {
             })
         }
     }
+}
+
+/// What says of each object by which expression it is as large as it is.
+fn sizes(module: &Module) -> Vec<TokenStream> {
+    let of_set = module.packet_set.iter().map(|set| (&set.ident, &set.capacity));
+    let fields = module.nf.fields.iter();
+    let of_fields = fields.filter_map(|field| Some((&field.ident, field.capacity.as_ref()?)));
+    let told = |(ident, size): (&syn::Ident, &syn::Expr)| {
+        let name = ident.to_string();
+        let size = quote!(#size)
+            .to_string()
+            .replace(" . ", ".")
+            .replace(" (", "(")
+            .replace("( ", "(")
+            .replace(" )", ")");
+        quote!(__builder.sized(#name, #size);)
+    };
+    of_set.chain(of_fields).map(told).collect()
 }
 
 fn made(module: &Module, field: &StateField) -> Option<TokenStream> {

@@ -263,14 +263,28 @@ pub struct Builder {
     ports: Vec<String>,
     loans: BTreeMap<String, Arc<Loans>>,
     wards: BTreeMap<String, Ward>,
+    /// The expressions that capacities come from, by object.
+    sizes: BTreeMap<&'static str, &'static str>,
     sharing: Option<Sharing>,
+}
+
+/// The settings that an expression mentions, each once.
+fn settings_in(size: &str) -> Vec<String> {
+    let is_of_name = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let after = size.split("settings.").skip(1);
+    let names = after.map(|rest| rest.split(|letter| !is_of_name(letter)).next().unwrap_or(rest));
+    let mut names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 impl Builder {
     /// Hash functions are drawn from `seed`; `ports` are the names of the run's ports, and `l3`
     /// holds the tables `interfaces`, `routes`, `neighbours`.
     pub fn new(seed: u64, ports: Vec<String>, l3: toml::Table) -> Self {
-        Self { seed, l3, ports, loans: BTreeMap::new(), wards: BTreeMap::new(), sharing: None }
+        let (loans, wards, sizes) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { seed, l3, ports, loans, wards, sizes, sharing: None }
     }
 
     /// Has objects of the Parallel world be those of `sharing`.
@@ -383,14 +397,26 @@ impl Builder {
         self.seed ^ (self.seed >> 29)
     }
 
+    /// The capacity of the object `name` comes from the expression `size`.
+    pub fn sized(&mut self, name: &'static str, size: &'static str) {
+        self.sizes.insert(name, size);
+    }
+
     /// Checks the capacity of the object `name`.
     pub fn capacity(&self, name: &str, capacity: u64) -> Result<u32, BuildError> {
-        match capacity {
-            1..=LARGEST => Ok(capacity as u32),
-            _ => Err(BuildError(format!(
-                "`{name}` would hold {capacity} entries; it holds 1 to {LARGEST}"
-            ))),
+        if (1..=LARGEST).contains(&capacity) {
+            return Ok(capacity as u32);
         }
+        let size = self.sizes.get(name).copied().unwrap_or_default();
+        let (by, settings) = match size {
+            "" => (String::new(), Vec::new()),
+            size => (format!(" by `{size}`"), settings_in(size)),
+        };
+        let instead = match settings.is_empty() {
+            true => format!("it holds 1 to {LARGEST}"),
+            false => format!("set {} so that it holds 1 to {LARGEST}", settings.join(", ")),
+        };
+        Err(BuildError(format!("`{name}` would hold {capacity} entries{by}: {instead}")))
     }
 
     /// A map of this capacity.

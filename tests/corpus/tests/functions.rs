@@ -283,5 +283,9 @@ fn capacities_out_of_range_are_refused() {
     let settings = settings::<allocation::Function>(&["sessions=16777216"]).unwrap();
     let mut builder = Builder::new(1, vec![], toml::Table::new());
     assert!(builder.capacity("sessions", 0).unwrap_err().to_string().contains("1 to"));
-    assert!(allocation::Function::build(settings, &mut builder).is_ok());
+    assert!(allocation::Function::build(settings.clone(), &mut builder).is_ok());
+    let none = allocation::Settings { sessions: 0, ..settings };
+    let refused = allocation::Function::build(none, &mut builder).err().unwrap().to_string();
+    let words = "would hold 0 entries by `settings.sessions`: set `sessions` so that it holds 1 to";
+    assert!(refused.contains(words), "{refused}");
 }
