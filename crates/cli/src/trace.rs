@@ -286,7 +286,7 @@ fn within(parts: &Parts, before: &str, after: &str) -> String {
 fn written(parts: &Parts) -> String {
     let part = |(place, (name, number)): (usize, &(String, u128))| {
         let number = match parts.written(place) {
-            Some(address) => address,
+            Some(text) => text,
             None if *number < LONG => number.to_string(),
             None => format!("{number:#x}"),
         };
@@ -365,6 +365,14 @@ mod tests {
         assert_eq!(written(&parts), "0=10.0.0.1 1=1 1.value=::ffff:10.0.0.1 2=0x100000 3=7");
         let station = anabranch_nf::packet::MacAddr::from([2, 0, 0, 0, 0, 1]);
         assert_eq!(written(&Parts::of(&station)), "02:00:00:00:00:01");
+    }
+
+    #[test]
+    fn variants_are_written_by_their_names() {
+        let mut parts = Parts::default();
+        parts.variant(2, "half-open");
+        assert_eq!(written(&parts), "half-open");
+        assert_eq!(parts.all(), [(String::new(), 2)]);
     }
 
     #[test]

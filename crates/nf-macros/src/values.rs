@@ -77,11 +77,12 @@ fn choice(item: &ItemEnum) -> TokenStream {
     let arms = item.variants.iter().enumerate().map(|(index, variant)| {
         let (name, index) = (&variant.ident, index as u64);
         let (bindings, folds) = (bound(&variant.fields), folded(&variant.fields));
-        let word = format!("{}.", kebab(&name.to_string()));
+        let variant_word = kebab(&name.to_string());
+        let word = format!("{variant_word}.");
         let described = described(&word, &variant.fields);
         (
             quote!(Self::#name #bindings => { let __fold = __fold.push(#index, #width); #folds }),
-            quote!(Self::#name #bindings => { __parts.leaf(#index as u128); #described }),
+            quote!(Self::#name #bindings => { __parts.variant(#index as u128, #variant_word); #described }),
         )
     });
     let (folds, parts): (Vec<_>, Vec<_>) = arms.unzip();

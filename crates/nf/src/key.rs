@@ -7,7 +7,7 @@ use anabranch_packet::{MacAddr, Port};
 
 use crate::pack::{Pack, Unpack, wider};
 use crate::shape::Shape;
-use crate::trace::{Address, Parts};
+use crate::trace::{Form, Parts};
 
 /// A plain value that a state object can hold: copied in and out, with a zero that stands for
 /// "nothing" wherever a world is hollow or an index is out of range.
@@ -297,7 +297,7 @@ impl Value for Ipv4Addr {
         Self::from((unpack.take(32) as u32).to_le_bytes())
     }
     fn parts(&self, parts: &mut Parts) {
-        parts.address(u128::from(u32::from(*self)), Address::V4);
+        parts.formed(u128::from(u32::from(*self)), Form::V4);
     }
 }
 
@@ -326,7 +326,7 @@ impl Value for Ipv6Addr {
         Self::from(u128::unpack(unpack).to_le_bytes())
     }
     fn parts(&self, parts: &mut Parts) {
-        parts.address(u128::from(*self), Address::V6);
+        parts.formed(u128::from(*self), Form::V6);
     }
 }
 
@@ -358,7 +358,7 @@ impl Value for MacAddr {
     }
     fn parts(&self, parts: &mut Parts) {
         let number = self.octets().iter().fold(0, |all, octet| all << 8 | u128::from(*octet));
-        parts.address(number, Address::Mac);
+        parts.formed(number, Form::Mac);
     }
 }
 

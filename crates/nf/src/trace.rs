@@ -17,17 +17,19 @@ use crate::verdict::Verdict;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
     all: Vec<(String, u128)>,
-    /// Of addresses among them, by their places, of which kind.
-    addresses: Vec<(usize, Address)>,
+    /// Of those among them that are written in a form of their own, by their places, in which.
+    forms: Vec<(usize, Form)>,
     within: String,
 }
 
-/// A kind of address.
+/// How a number is written that is not one to who reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Address {
+pub(crate) enum Form {
     V4,
     V6,
     Mac,
+    /// The variant of this name.
+    Variant(&'static str),
 }
 
 impl Parts {
@@ -43,10 +45,15 @@ impl Parts {
         self.all.push((self.within.clone(), number));
     }
 
-    /// The same of an address, which is written in a form of its own.
-    pub(crate) fn address(&mut self, number: u128, kind: Address) {
-        self.addresses.push((self.all.len(), kind));
+    /// The same of a number that is written in a form of its own.
+    pub(crate) fn formed(&mut self, number: u128, form: Form) {
+        self.forms.push((self.all.len(), form));
         self.leaf(number);
+    }
+
+    /// The same of the variant `name`, the `number`th from 0.
+    pub fn variant(&mut self, number: u128, name: &'static str) {
+        self.formed(number, Form::Variant(name));
     }
 
     /// Describes the part `name` of it.
@@ -66,11 +73,12 @@ impl Parts {
     /// How the part at `place` in [`all`](Self::all) is written, if not as a number.
     pub fn written(&self, place: usize) -> Option<String> {
         let (_, number) = self.all.get(place)?;
-        let (_, kind) = self.addresses.iter().find(|(at, _)| *at == place)?;
-        Some(match kind {
-            Address::V4 => Ipv4Addr::from_bits(*number as u32).to_string(),
-            Address::V6 => Ipv6Addr::from_bits(*number).to_string(),
-            Address::Mac => {
+        let (_, form) = self.forms.iter().find(|(at, _)| *at == place)?;
+        Some(match form {
+            Form::V4 => Ipv4Addr::from_bits(*number as u32).to_string(),
+            Form::V6 => Ipv6Addr::from_bits(*number).to_string(),
+            Form::Variant(name) => (*name).to_owned(),
+            Form::Mac => {
                 let [.., a, b, c, d, e, f] = number.to_be_bytes();
                 MacAddr::from([a, b, c, d, e, f]).to_string()
             }

@@ -52,6 +52,8 @@ fn filters_choose_packets_and_all_are_handled() {
         let all = handlers.flat_map(|handler| handler["accesses"].as_array().unwrap());
         all.map(|access| access.as_str().unwrap().to_owned()).collect()
     };
+    let told: Vec<String> = all.iter().flat_map(accesses).collect();
+    assert!(told.iter().any(|line| line.contains("state=new")), "{told:?}");
     let one = all.iter().find(|one| !accesses(one).is_empty()).unwrap();
     let number = &one["number"];
     let words = firewall("trace", &format!("--packet {number}")).expect(0).out;
