@@ -347,7 +347,7 @@ pub(crate) fn warnings(report: &RunReport) -> Vec<String> {
     }
     if report.logs_suppressed > 0 {
         remarks.push(format!(
-            "{} lines of the NF's log were not printed (at most 10 a second per place)",
+            "{} lines of the NF's log were not printed (at most 10 a second per place and worker)",
             thousands(report.logs_suppressed)
         ));
     }

@@ -56,8 +56,8 @@ pub mod prelude {
     };
 }
 
-/// Writes a line to the log: `log!(cx, info, "text {}", value)`. At most 10 lines a second from
-/// each place are kept, the rest counted.
+/// Writes a line to the log: `log!(cx, info, "text {}", value)`. Each worker keeps at most
+/// 10 lines a second from each place, and counts the rest.
 #[macro_export]
 macro_rules! log {
     ($cx:expr, $level:ident, $($text:tt)+) => {

@@ -35,7 +35,7 @@ const PER_SECOND: u32 = 10;
 /// Lines kept until they are taken; beyond, they are counted.
 const KEPT: usize = 1_000;
 
-/// Keeps at most 10 lines a second from each place in the source, and counts the rest.
+/// Keeps at most 10 lines a second from each place in the source, and counts the rest: one worker's.
 #[derive(Debug, Default)]
 pub struct Log {
     lines: Vec<Line>,
