@@ -123,7 +123,9 @@ impl Solver {
         conditions.retain(|one| terms.bool_of(*one).is_none());
         conditions.sort_unstable();
         conditions.dedup();
-        if let Some(answer) = self.answers.get(&conditions) {
+        // What was too hard with less effort is asked again.
+        let known = self.answers.get(&conditions).filter(|answer| **answer != Answer::Unknown);
+        if let Some(answer) = known {
             return Ok(*answer == Answer::No);
         }
         if Bounds::under(&conditions, terms).is_none() {

@@ -70,3 +70,21 @@ fn what_grows_otherwise_is_not() {
         stepped,
     );
 }
+
+/// What a thorough look finds to be impossible whatever the numbers are takes no years: it never comes.
+#[test]
+fn what_no_number_brings_about_is_not() {
+    let never = "let (x, y) = (self.seen.read(a) as u32, self.seen.read(b) as u32);
+            if (x & y).wrapping_add(x | y) != x.wrapping_add(y) { return Drop(Reason::Never) }";
+    let text = COUNTS.replace("Many, Full, Some", "Many, Full, Some, Never");
+    let text = text.replace("if both == u64::MAX", &format!("{never}\nif both == u64::MAX"));
+    let found = explored(&text);
+    assert!(
+        drops(&found).contains(&"never"),
+        "too hard to rule out in passing: {}",
+        found.to_text()
+    );
+    let far = found.paths.iter().filter(|path| found.distant.contains(&path.number));
+    let far: Vec<_> = far.map(|path| found.verdict_of(path)).collect();
+    assert!(!far.is_empty() && far.iter().all(|verdict| verdict == "Drop(full)"), "{far:?}");
+}
