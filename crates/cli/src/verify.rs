@@ -321,8 +321,11 @@ impl Verified {
             self.pairs_known,
         );
         text.push_str(&self.missing_text);
+        if !self.proved.is_empty() {
+            text.push_str("proved of state\n");
+        }
         for proved in &self.proved {
-            text.push_str(&format!("proved of state: {proved}\n"));
+            text.push_str(&format!("  {proved}\n"));
         }
         for disagreement in &self.disagreements {
             text.push_str(&format!("the analysis and what runs disagree: {disagreement}\n"));

@@ -569,6 +569,9 @@ impl Small {
         }
         let Self { part, .. } = self;
         let name = part.name.trim_end_matches(".variant").trim_end_matches('.').replace('#', "");
+        if part.sort == Sort::Bool && part.kind == Kind::Number && name == "it" {
+            return write!(f, "{name} = {}", !values.contains(&0));
+        }
         if part.sort == Sort::Bool && part.kind == Kind::Number {
             return write!(f, "{}{name}", if values.contains(&0) { "!" } else { "" });
         }

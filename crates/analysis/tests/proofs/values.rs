@@ -80,6 +80,30 @@ fn what_comes_about_is_found_and_rules_out_paths() {
     assert!(!drops(&found).contains(&"gone"), "what never ends is there: {}", found.to_text());
 }
 
+/// A value that is nothing but true or false has its word: a condition would be `it` alone.
+#[test]
+fn a_whole_value_that_is_true_is_said_to_be() {
+    let found = explored(
+        "#[network_function(ports(lan, wan))]
+pub mod blocking {
+    pub struct Blocking {
+        #[capacity(16)]
+        blocked: Map<Ipv4Addr, bool>,
+    }
+    impl Blocking {
+        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            let Some(ip) = pkt.ipv4() else { return Flood };
+            if self.blocked.get(&ip.src()) == Some(false) { return Forward(LAN); }
+            self.blocked.insert(ip.dst(), true);
+            Forward(WAN)
+        }
+    }
+}
+",
+    );
+    assert_eq!(found.proved(), ["`blocked`: `it = true`"]);
+}
+
 /// Each of these brings about more, in one place.
 #[test]
 fn what_is_stored_anywhere_counts() {
