@@ -473,8 +473,9 @@ fn notes(decision: &Decision<'_>) -> Vec<Difference> {
         .collect();
     let cut: BTreeSet<u32> = decision.touches.paths.cut_off().collect();
     if !cut.is_empty() {
-        let what = "a loop without a known end: what is touched after it is not sharded by a key \
-                    that code makes";
+        let what = "a loop without a known end touches state, sets fields or sends: what its handler touches \
+                    is not sharded by a key that code makes; let the loop only compute (find, count, \
+                    choose), and touch state after it";
         notes.push(difference(what, cut));
     }
     if decision.touches.paths.statistics.unsolved {

@@ -327,6 +327,26 @@ fn what_a_turn_may_decide_is_not_sharded() {
     }
 }
 
+/// A loop that touches state is told with what to write instead, which is sharded.
+#[test]
+fn a_loop_that_touches_is_told_with_what_to_write() {
+    let turns = "for address in self.settings.allowed.iter() { if address == dst { self.hosts.insert(src, 1); } }";
+    let plan = planned("", turns);
+    assert_eq!(mode(&plan, "hosts"), ObjectMode::Shared);
+    let note = plan.notes.iter().find(|note| note.what.starts_with("a loop without a known end"));
+    let note = note.unwrap_or_else(|| panic!("{:?}", plan.notes));
+    assert!(
+        note.what
+            .ends_with("let the loop only compute (find, count, choose), and touch state after it")
+    );
+    assert_eq!(note.lines, [26]);
+    let instead = "let mut found = false;
+            for address in self.settings.allowed.iter() { if address == dst { found = true; } }
+            if found { self.hosts.insert(src, 1); }";
+    let plan = planned("", instead);
+    assert_eq!(mode(&plan, "hosts"), ObjectMode::Sharded, "{}", plan.to_text());
+}
+
 /// Whether a turn leaves may hang on a count that turns before it have asked.
 #[test]
 fn a_count_that_turns_ask_is_no_limit() {
