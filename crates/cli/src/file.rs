@@ -98,8 +98,13 @@ pub(crate) fn read(path: &Path) -> Result<String, Error> {
                        of that name";
         return Err(Error::Usage(message.to_owned()));
     }
-    fs::read_to_string(path)
-        .map_err(|cause| Error::Settings(format!("{}: cannot be read: {cause}", path.display())))
+    fs::read_to_string(path).map_err(|cause| {
+        let why = match cause.kind() {
+            io::ErrorKind::InvalidData => "this is no TOML, which is text in UTF-8".to_owned(),
+            _ => format!("cannot be read: {cause}"),
+        };
+        Error::Settings(format!("{}: {why}", path.display()))
+    })
 }
 
 /// Whether `path` is `-`.

@@ -149,6 +149,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("nat.toml");
         assert!(settings(Some(&path), &[]).unwrap_err().to_string().contains("nat.toml"));
+        std::fs::write(&path, [0x7f, b'E', b'L', b'F', 0xff]).unwrap();
+        let error = settings(Some(&path), &[]).unwrap_err().to_string();
+        assert!(error.ends_with("nat.toml: this is no TOML, which is text in UTF-8"), "{error}");
         std::fs::write(&path, "a = 1\nb = = 2\n").unwrap();
         let error = settings(Some(&path), &[]).unwrap_err().to_string();
         assert!(error.contains("nat.toml") && error.contains("line 2"), "{error}");
