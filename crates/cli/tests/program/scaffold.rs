@@ -36,6 +36,13 @@ fn a_new_crate_builds_tests_and_runs() {
     assert_eq!(figures["results"][0]["nf"], "token-quota");
     assert!(figures["results"][0]["mpps"].as_f64().unwrap() > 0.0, "{figures}");
     cargo(&bench, "run --quiet -- nfs nat").expect(7).says("token-quota");
+    cargo(&bench, "run --quiet -- top none.sock").expect(2).says("the feature `terminal`");
+    // Neither is compiled unless it is asked for.
+    let tree = |features: &str| cargo(&bench, &format!("tree --locked{features}")).expect(0);
+    let (without, with) = (tree("").out, tree(" --features terminal,redis").out);
+    for used in ["ratatui v", "redis v"] {
+        assert!(!without.contains(used) && with.contains(used), "{used}\n{with}");
+    }
     cargo(&bench, "fmt --check").expect(0);
 }
 
