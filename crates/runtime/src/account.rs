@@ -23,6 +23,8 @@ pub struct Account {
     /// The report so far.
     pub report: RunReport,
     reasons: &'static [Word],
+    /// The commands of the run, in the order in which they are carried out.
+    commands: Vec<String>,
     handled: u64,
     /// Seconds between samples, and packets at the last one.
     interval_s: f64,
@@ -31,11 +33,14 @@ pub struct Account {
 
 impl Account {
     /// An account of a run of `N`.
-    pub fn new<N: NetworkFunction>(ports: &[String]) -> Self {
+    pub fn new<N: NetworkFunction>(ports: &[String], commands: &[(u64, String)]) -> Self {
         let mut report = RunReport::new(N::NAME);
         let port = |name: &String| PortReport { name: name.clone(), ..PortReport::default() };
         report.ports = ports.iter().map(port).collect();
-        Self { report, reasons: N::REASONS, handled: 0, interval_s: 0.01, sampled: 0 }
+        let mut commands: Vec<&(u64, String)> = commands.iter().collect();
+        commands.sort_by_key(|(at_ns, _)| *at_ns);
+        let commands = commands.into_iter().map(|(_, command)| command.clone()).collect();
+        Self { report, reasons: N::REASONS, commands, handled: 0, interval_s: 0.01, sampled: 0 }
     }
 
     /// Packets handled so far.
@@ -156,16 +161,26 @@ impl Account {
         }
     }
 
-    /// Fails where a command was refused: one line for all that are refused alike.
+    /// Fails where a command was refused: one line for all that are refused alike, which names the first.
     fn commands(&mut self, answers: &[Vec<Answer>]) {
-        let commands = answers.iter().map(Vec::len).max().unwrap_or(0);
-        for command in 0..commands {
-            let given = answers.iter().filter_map(|of_worker| of_worker.get(command));
+        let mut refused: Vec<(&str, usize, &str)> = Vec::new();
+        for (place, command) in self.commands.iter().enumerate() {
+            let given = answers.iter().filter_map(|of_worker| of_worker.get(place));
             let Err(why) = of_all(given.copied()) else { continue };
-            let message = format!("the NF refused a command: {why}");
-            if !self.report.errors.iter().any(|error| error.message == message) {
-                self.report.fail(ErrorKind::Control, message);
+            match refused.iter_mut().find(|(.., known)| *known == why) {
+                Some((_, others, _)) => *others += 1,
+                None => refused.push((command, 0, why)),
             }
+        }
+        let said = refused.into_iter().map(|(command, others, why)| {
+            let others = match others {
+                0 => String::new(),
+                others => format!(" and {others} more"),
+            };
+            format!("`{}` refused the command `{command}`{others}: {why}", self.report.nf)
+        });
+        for message in said.collect::<Vec<_>>() {
+            self.report.fail(ErrorKind::Control, message);
         }
     }
 
@@ -222,12 +237,34 @@ fn percentiles(latency: Histogram<u64>) -> LatencyReport {
 mod tests {
     use super::*;
 
+    /// Of two workers the second has nothing of what the first command is about. The last has no answer.
+    #[test]
+    fn commands_that_are_refused_are_named() {
+        let commands = ["forget a", "forget b", "forget c", "reset", "late"].map(str::to_owned);
+        let (reasons, report) = (&[][..], RunReport::new("quota"));
+        let commands = commands.to_vec();
+        let mut account =
+            Account { report, reasons, commands, handled: 0, interval_s: 0.01, sampled: 0 };
+        let no = Err("it has sent nothing");
+        account.commands(&[vec![Ok(()), no, no, Err("not now")], vec![no, no, no, Err("not now")]]);
+        let said: Vec<&str> =
+            account.report.errors.iter().map(|error| error.message.as_str()).collect();
+        assert_eq!(
+            said,
+            [
+                "`quota` refused the command `forget b` and 1 more: it has sent nothing",
+                "`quota` refused the command `reset`: not now",
+            ]
+        );
+    }
+
     /// Places that workers have together are there once, their own as often as there are workers.
     #[test]
     fn what_workers_have_together_counts_once() {
         let report = RunReport::new("nf");
+        let (reasons, commands) = (&[][..], Vec::new());
         let mut account =
-            Account { report, reasons: &[], handled: 0, interval_s: 0.01, sampled: 0 };
+            Account { report, reasons, commands, handled: 0, interval_s: 0.01, sampled: 0 };
         let table = |name: &str, used, common| TableUse {
             name: name.to_owned(),
             used,

@@ -109,7 +109,7 @@ pub fn run<N: NetworkFunction>(
         begin(keeping, &mut states, &arrangement, beginning, &mut warnings)?;
     let clock = clock.ahead_by(ahead_ns);
     warnings.extend(warning_of(ahead_ns));
-    let mut account = Account::new::<N>(&options.making.ports);
+    let mut account = Account::new::<N>(&options.making.ports, &options.commands);
     account.report.faults = elements::faults() - faults_before;
     account.warn_of_fewer(workers, options.workers);
     let commanded = !N::Command::schema().is_empty();

@@ -163,7 +163,7 @@ pub(crate) fn run_on<N: NetworkFunction>(
     let balancing = arrangement.balancing(&states, options.balancing, commanded);
     let states = states.share(&options.making, workers);
     let keep = options.outputs.iter().any(|(_, sink)| *sink != SinkSpec::Null);
-    let mut account = Account::new::<N>(&options.making.ports);
+    let mut account = Account::new::<N>(&options.making.ports, &options.commands);
     let is_one = workers == 1 && !arrangement.is_sharded();
     account.report.strategy = arrangement.strategy.to_owned();
     account.report.strategy_why = arrangement.why;

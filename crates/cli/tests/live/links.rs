@@ -142,7 +142,7 @@ fn what_is_due_is_done_without_packets() {
              --control 'at=0.2s remove-backend address=10.1.0.2 port=80'"
         );
         let done = lab.run("nf", &line);
-        assert!(done.fails() && done.text.contains("the NF refused a command"), "{}", done.text);
+        assert!(done.fails() && done.text.contains("refused the command `"), "{}", done.text);
         assert!(!done.text.contains("not carried out"), "{}", done.text);
     }
 }

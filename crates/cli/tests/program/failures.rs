@@ -324,7 +324,7 @@ fn a_refused_command_is_3_and_the_run_is_complete() {
     let done = bench
         .run_words(&[&words[..], &["--json", "r.json"]].concat())
         .expect(3)
-        .says("the NF refused a command");
+        .says(&format!("`lb` refused the command `{COMMAND_REFUSED}`: "));
     assert!(!done.out.contains("incomplete"), "{}", done.out);
     let report: serde_json::Value =
         serde_json::from_slice(&fs::read(bench.path("r.json")).unwrap()).unwrap();

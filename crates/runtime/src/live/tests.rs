@@ -239,7 +239,7 @@ fn run_until<N: NetworkFunction>(
     let Begun { kept, ahead_ns } = begun.unwrap();
     let clock = clock.ahead_by(ahead_ns);
     assert_eq!(warnings, Vec::<String>::new());
-    let account = Account::new::<N>(&options.making.ports);
+    let account = Account::new::<N>(&options.making.ports, &[]);
     let states = states.share(&options.making, workers);
     let crew = Crew::new(states, ports, &arrangement, balancing, clock).unwrap();
     let specs: [LiveSpec; 0] = [];

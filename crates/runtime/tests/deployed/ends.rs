@@ -232,7 +232,7 @@ fn a_command_reaches_the_owner_though_it_has_no_later_packet() {
         let refused = run_with(workers, "forget address=10.0.7.7", SECOND_NS);
         assert_eq!(
             warnings_and_errors(&refused),
-            ["the NF refused a command: it has sent nothing"],
+            ["`diary` refused the command `forget address=10.0.7.7`: it has sent nothing"],
             "{workers} workers"
         );
         let on_time = run_with(workers, "forget address=10.0.0.3", 2 * SECOND_NS);

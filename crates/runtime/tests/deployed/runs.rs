@@ -302,7 +302,8 @@ fn a_command_is_refused_where_all_refuse_it() {
             let said: Vec<_> = report.errors.iter().map(|error| error.message.as_str()).collect();
             assert_eq!(
                 said,
-                ["the NF refused a command: it has sent nothing"][..errors],
+                ["`senders` refused the command `forget address=9.9.9.9`: it has sent nothing"]
+                    [..errors],
                 "{command}"
             );
             report.drops["many"]
