@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anabranch_io::capture::CaptureError;
+use anabranch_io::capture::{CaptureError, why_not_made};
 use anabranch_runtime::report::ErrorKind;
 
 /// A failure of a command. Its text says what was wrong, where, and what to do instead.
@@ -41,11 +41,7 @@ pub enum Error {
 impl Error {
     /// An output error about `path`.
     pub(crate) fn output(path: &Path, cause: &std::io::Error) -> Error {
-        let there = path.parent().filter(|there| !there.as_os_str().is_empty() && !there.exists());
-        let why = there.map_or_else(
-            || cause.to_string(),
-            |there| format!("there is no directory {}", there.display()),
-        );
+        let why = why_not_made(path, cause);
         Error::Output(format!("{}: cannot be written: {why}", path.display()))
     }
 

@@ -274,7 +274,12 @@ fn a_number_that_is_none_is_named() {
         .says("`1s` for --flush-ms <N>: write a whole number without a unit");
     bench.traffic("a.pcap", "flows=10,packets=100");
     let run = run("--json nowhere/report.json");
-    run.expect(6).says("nowhere/report.json: cannot be written: there is no directory nowhere");
+    run.expect(6).says(
+        "nowhere/report.json: cannot be written: there is no directory nowhere: make it first",
+    );
+    let nowhere = "nowhere/a.pcap: cannot be written: there is no directory nowhere: make it first";
+    bench.run("traffic flows=10 --out nowhere/a.pcap").expect(6).says(nowhere);
+    bench.run("run nop --in gen:packets=10 --out nowhere/a.pcap").expect(6).says(nowhere);
 }
 
 /// How the child ends, which it has to within some seconds.

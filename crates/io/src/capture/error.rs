@@ -1,7 +1,7 @@
 //! What can go wrong with capture files.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// Why a capture could not be read, or not to its end.
@@ -98,7 +98,7 @@ impl CaptureError {
 #[derive(Debug, Error)]
 pub enum WriteError {
     /// The file cannot be created.
-    #[error("{}: cannot be written: {source}", file.display())]
+    #[error("{}: cannot be written: {}", file.display(), why_not_made(file, source))]
     Create {
         /// The capture.
         file: PathBuf,
@@ -141,4 +141,13 @@ pub enum WriteError {
         /// The time, nanoseconds since the Unix epoch.
         timestamp_ns: u64,
     },
+}
+
+/// Why the file `path` cannot be made, where the system said `cause`.
+pub fn why_not_made(path: &Path, cause: &io::Error) -> String {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match folder.filter(|folder| !folder.exists()) {
+        Some(folder) => format!("there is no directory {}: make it first", folder.display()),
+        None => cause.to_string(),
+    }
 }

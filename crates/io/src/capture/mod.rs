@@ -13,7 +13,7 @@ mod reader;
 mod window;
 mod writer;
 
-pub use error::{CaptureError, WriteError};
+pub use error::{CaptureError, WriteError, why_not_made};
 pub use link::link_type_name;
 pub use reader::CaptureReader;
 pub use writer::{CaptureFormat, CaptureWriter};
