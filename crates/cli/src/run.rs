@@ -9,6 +9,7 @@ use anabranch_io::source::{Input, Progress as Done};
 use anabranch_io::spec::{PortBinding, SinkSpec, SourceSpec, SpecError};
 use anabranch_nf::NetworkFunction;
 use anabranch_nf::packet::Port;
+use anabranch_nf::settings::nearest;
 use anabranch_plan::Plan;
 use anabranch_runtime::balance::Balancing;
 use anabranch_runtime::deployment::plan_of;
@@ -195,7 +196,19 @@ pub(crate) fn name_inputs(files: &mut Files, texts: &[String], inputs: &[PortBin
 }
 
 pub(crate) fn binding<'a>(option: &'a str, text: &'a str) -> impl FnOnce(SpecError) -> Error + 'a {
-    move |cause| Error::Usage(format!("{option} {text}: {cause}"))
+    move |cause| Error::Usage(format!("{option} {text}: {}", of_spec(&cause)))
+}
+
+/// Why a source or a sink cannot be understood; of an option that does not exist, which was probably meant.
+pub(crate) fn of_spec(cause: &SpecError) -> String {
+    let meant = match cause {
+        SpecError::UnknownOption { option, known } => {
+            nearest(option, known.split([',', '=', ' ']).filter(|word| !word.is_empty()))
+        }
+        _ => None,
+    };
+    let meant = meant.map_or(String::new(), |meant| format!("; did you mean `{meant}`?"));
+    format!("{cause}{meant}")
 }
 
 /// JSON and HTML where they were asked for; the table on standard output, unless a document goes there.

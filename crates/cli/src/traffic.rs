@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::figures::{bytes, counted};
 use crate::file::print;
 use crate::progress::Progress;
+use crate::run::of_spec;
 
 /// The sides of generated traffic, in the order of their port numbers.
 const SIDES: [&str; 2] = ["inside", "outside"];
@@ -22,7 +23,7 @@ const SIDES: [&str; 2] = ["inside", "outside"];
 /// [`Error::Usage`] for traffic that cannot be understood, [`Error::Output`].
 pub(crate) fn traffic(arguments: &TrafficArguments) -> Result<(), Error> {
     let spec: Result<TrafficSpec, SpecError> = arguments.traffic.parse();
-    let spec = spec.map_err(|cause| Error::Usage(cause.to_string()))?;
+    let spec = spec.map_err(|cause| Error::Usage(of_spec(&cause)))?;
     let outputs = arguments.outputs.iter().map(|text| side(text)).collect::<Result<Vec<_>, _>>()?;
     for (at, (port, _)) in outputs.iter().enumerate() {
         if outputs[..at].iter().any(|(before, _)| before == port) {

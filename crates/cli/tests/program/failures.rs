@@ -58,6 +58,8 @@ fn a_wrong_command_line_is_2() {
         bench.run(nothing).expect(2).says("write a number from 1 on");
     }
     bench.run("traffic colour=red --out a.pcap").expect(2).says("colour");
+    bench.run("traffic flow=10 --out a.pcap").expect(2).says("did you mean `flows`?");
+    bench.run("run nop --in lan=gen:packet=9").expect(2).says("did you mean `packets`?");
     bench.run("man fly").expect(2).says("fly");
     assert!(bench.files().is_empty());
 }
