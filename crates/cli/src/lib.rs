@@ -109,7 +109,8 @@ macro_rules! entries {
 /// Runs the command line of this process for the functions of `library`: what [`main!`] calls.
 /// Messages name the program `program`.
 pub fn program(program: &'static str, library: Library) -> ExitCode {
-    let matches = match Arguments::command().name(program).try_get_matches() {
+    let command = with_negative_numbers(Arguments::command().name(program));
+    let matches = match command.try_get_matches() {
         Ok(matches) => matches,
         Err(error) => return refused(program, &error),
     };
@@ -125,6 +126,17 @@ pub fn program(program: &'static str, library: Library) -> ExitCode {
             ExitCode::from(error.code())
         }
     }
+}
+
+/// Takes `-1` for a value, of which it is said what to write instead, and not for an option that there is not.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let names: Vec<String> = command.get_subcommands().map(|it| it.get_name().to_owned()).collect();
+    let takes = |argument: clap::Arg| match argument.get_action().takes_values() {
+        true => argument.allow_negative_numbers(true),
+        false => argument,
+    };
+    let command = command.mut_args(takes);
+    names.into_iter().fold(command, |all, name| all.mut_subcommand(name, with_negative_numbers))
 }
 
 /// What clap says of a command line that cannot be understood. Which word it is that is no text, clap does not

@@ -51,6 +51,11 @@ fn a_wrong_command_line_is_2() {
     bench.run("run nop --for 3 --in a.pcap").expect(2).says("--port");
     bench.run("run nop --for soon --port lan=tap:b").expect(2).says("number of seconds");
     bench.run("run nop --workers 0 --in a.pcap").expect(2).says("number from 1");
+    for number in ["-1", "-0.5"] {
+        let line = format!("run nop --workers {number} --in a.pcap");
+        bench.run(&line).expect(2).says("write a number from 1 to 1024, or `all`");
+    }
+    bench.run("trace nop --in a --count -1").expect(2).says("write a number from 1 on");
     let last = "verify nop --packets 9 --seed 18446744073709551615 --seeds 3";
     bench.run(last).expect(2).says("there are not 3 seeds");
     for nothing in ["verify nop --seeds 0", "verify nop --packets 0", "trace nop --count 0 --in a"]
