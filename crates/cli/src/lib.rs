@@ -44,7 +44,9 @@ mod traffic;
 mod verify;
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::panic::catch_unwind;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
@@ -139,9 +141,24 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
     names.into_iter().fold(command, |all, name| all.mut_subcommand(name, with_negative_numbers))
 }
 
+/// Help and version, which were asked for, on standard output.
+fn shown(program: &str, error: &clap::Error) -> ExitCode {
+    match error.print().and_then(|()| io::stdout().flush()) {
+        Err(cause) if cause.kind() != io::ErrorKind::BrokenPipe => {
+            let error = Error::output(Path::new("standard output"), &cause);
+            last_words(format!("{program}: {error}"));
+            ExitCode::from(error.code())
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
 /// What clap says of a command line that cannot be understood. Which word it is that is no text, clap does not
 /// say, nor what a number looks like.
 fn refused(program: &str, error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        return shown(program, error);
+    }
     let words: Vec<OsString> = std::env::args_os().collect();
     let ours = match error.kind() {
         clap::error::ErrorKind::InvalidUtf8 => Some(not_text(&words)),

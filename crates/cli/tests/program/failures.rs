@@ -88,6 +88,19 @@ fn documents_are_there_although_standard_output_is_full() {
     assert!(bench.path("r.json").exists() && bench.path("r.html").exists());
 }
 
+#[test]
+fn help_that_cannot_be_written_is_6() {
+    let bench = Bench::new();
+    for words in [&["--help"][..], &["--version"], &["run", "--help"], &["help", "plan"]] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let done = bench.command(words).stdout(full).output().unwrap();
+        assert_eq!(done.status.code(), Some(6), "{words:?}");
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert!(said.contains("standard output: cannot be written: No space left"), "{said}");
+        assert!(bench.command(words).output().unwrap().status.success(), "{words:?}");
+    }
+}
+
 #[cfg(not(feature = "dpdk"))]
 #[test]
 fn a_program_without_dpdk_says_how_to_build_one_with() {
