@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anabranch_analysis::expr::{SymbolId, Term};
+use anabranch_analysis::expr::{Binary, Node, SymbolId, Term, Terms};
 use anabranch_analysis::{Access, CallPath, Mode, Paths, Verdict};
 
 use crate::filter::{Caller, caller};
@@ -18,10 +18,19 @@ pub(crate) fn returned(paths: &Paths, pool: &str) -> BTreeMap<Arriving, u32> {
     let mut returned = BTreeMap::new();
     let indices = indices(paths, pool);
     for path in paths.paths.iter().filter(|path| !path.rewrites.is_empty()) {
-        let own: BTreeSet<SymbolId> = indices(path);
+        let mut own: BTreeSet<SymbolId> = indices(path);
+        // In the order in which they are made: of one's result another's key may be made.
+        for one in path.accesses.iter().filter(|one| is_fixed(one, paths)) {
+            let mut key = one.key.iter().flat_map(|part| paths.terms.unknowns(part.term).iter());
+            if key.any(|id| own.contains(id)) {
+                let found = one.result.iter();
+                let found = found.flat_map(|part| paths.terms.unknowns(part.term).iter().copied());
+                own.extend(found);
+            }
+        }
         let bears = |term: Term| paths.terms.unknowns(term).iter().any(|id| own.contains(id));
         for made in path.rewrites.iter().filter(|made| bears(made.term)) {
-            for port in sent_to(path, paths) {
+            for port in answered_at(path, paths) {
                 let fields = answering(made.header, made.field);
                 returned.extend(fields.into_iter().map(|field| ((port, field), made.line)));
             }
@@ -30,24 +39,27 @@ pub(crate) fn returned(paths: &Paths, pool: &str) -> BTreeMap<Arriving, u32> {
     returned
 }
 
-/// The ports out of which a path sends its packet: of a flood, or a route, all but the one at which it came.
-fn sent_to(path: &CallPath, paths: &Paths) -> Vec<usize> {
-    let count = paths.words.ports.len();
-    let is_sent = matches!(path.verdict, Verdict::Forward(_) | Verdict::Flood | Verdict::Object(_));
-    if count == 0 && is_sent {
-        return vec![0];
-    }
-    match path.verdict {
-        Verdict::Forward(port) if paths.terms.constant_of(port).is_some() => {
-            let port = paths.terms.constant_of(port);
-            port.and_then(|port| usize::try_from(port).ok()).into_iter().collect()
+/// Whether an access is to what nothing changes once it is made: there each index has its value, whoever has it.
+fn is_fixed(one: &Access, paths: &Paths) -> bool {
+    let mut all = paths.accesses().map(|(_, other)| other);
+    all.all(|other| other.object != one.object || other.mode != Mode::Write)
+}
+
+/// The ports at which an answer to what a path sends may come: wherever it may be sent to, and, as ways back differ from
+/// ways out, all but the one at which it came. A route leads back there too, unless the path has asked whether it does.
+fn answered_at(path: &CallPath, paths: &Paths) -> Vec<usize> {
+    let all = 0..paths.words.ports.len().max(1);
+    let asks = |one: &Access| one.operation == "leads_nowhere";
+    let may_turn = match path.verdict {
+        Verdict::Forward(port) => {
+            let port = paths.terms.constant_of(port).and_then(|port| usize::try_from(port).ok());
+            port.is_none() || port == path.port
         }
-        Verdict::Forward(_) => (0..count).collect(),
-        Verdict::Flood | Verdict::Object(_) => {
-            (0..count).filter(|port| path.port != Some(*port)).collect()
-        }
-        _ => Vec::new(),
-    }
+        Verdict::Flood => false,
+        Verdict::Object(_) => !path.accesses.iter().any(asks),
+        _ => return Vec::new(),
+    };
+    all.filter(|port| may_turn || path.port != Some(*port)).collect()
 }
 
 /// What has the value of a field in the answer to a packet, and in an error about it.
@@ -55,18 +67,49 @@ fn answering(header: &str, field: &str) -> Vec<String> {
     let turned = match field {
         "src" => "dst",
         "dst" => "src",
+        "sequence" => "acknowledgement",
+        "acknowledgement" => "sequence",
         other => other,
     };
     let quoted = match (header, field) {
-        ("tcp" | "udp", "src") => "src_port",
-        ("tcp" | "udp", "dst") => "dst_port",
-        _ => field,
+        ("tcp" | "udp", "src") => Some("src_port"),
+        ("tcp" | "udp", "dst") => Some("dst_port"),
+        ("ipv6", "src") => Some("src6"),
+        ("ipv6", "dst") => Some("dst6"),
+        ("ethernet" | "vlan" | "arp", _) => None,
+        _ => Some(field),
     };
-    vec![format!("{header}.{turned}"), format!("embedded.{quoted}")]
+    let quoted = quoted.map(|field| format!("embedded.{field}"));
+    [format!("{header}.{turned}")].into_iter().chain(quoted).collect()
+}
+
+/// The fields that stand whole in the key of an access.
+fn whole(one: &Access, terms: &Terms) -> BTreeSet<SymbolId> {
+    let field = |mut term: Term| loop {
+        match terms.node(term) {
+            Node::Symbol(id) => return Some(*id),
+            Node::Extend { signed: false, of, .. } => term = *of,
+            _ => return None,
+        }
+    };
+    one.key.iter().filter_map(|part| field(part.term)).collect()
+}
+
+/// Whether two values of one of a term's unknowns make two values of it, but where it carries: sums and products have no
+/// bits that do not count.
+fn counts_all(term: Term, terms: &Terms) -> bool {
+    match *terms.node(term) {
+        Node::Symbol(_) | Node::Constant { .. } => true,
+        Node::Extend { of, .. } => counts_all(of, terms),
+        Node::Binary(Binary::Add | Binary::Sub | Binary::Mul, a, b) => {
+            counts_all(a, terms) && counts_all(b, terms)
+        }
+        _ => false,
+    }
 }
 
 /// A line that writes an entry of `object` by a field that brings an index of `pool`, and has not found that the index
-/// is out.
+/// of this key is out.
 pub(crate) fn unasked(
     paths: &Paths,
     object: &str,
@@ -76,21 +119,29 @@ pub(crate) fn unasked(
     let terms = &paths.terms;
     let mut of_packets = paths.paths.iter().filter(|path| caller(path) == Caller::Packet);
     of_packets.find_map(|path| {
-        let brings = |one: &Access| {
-            let names = one.key.iter().flat_map(|part| terms.unknowns(part.term).iter());
-            let names = names.map(|id| (path.port.unwrap_or(0), terms.symbol_of(*id).name.clone()));
-            names.filter(|field| fields.contains(field)).collect::<BTreeSet<Arriving>>()
+        let name = |id: &SymbolId| (path.port.unwrap_or(0), terms.symbol_of(*id).name.clone());
+        let unknowns = |one: &Access| -> BTreeSet<SymbolId> {
+            one.key.iter().flat_map(|part| terms.unknowns(part.term).iter().copied()).collect()
         };
-        let asks = path.accesses.iter().filter(|one| {
-            let asks = one.object == pool && ASKING.contains(&&*one.operation);
-            asks && path.outcome(one, terms) == Some(true)
-        });
-        let asked: BTreeSet<Arriving> = asks.flat_map(brings).collect();
+        let brings = |one: &Access| unknowns(one).iter().any(|id| fields.contains(&name(id)));
+        let asked: Vec<BTreeSet<SymbolId>> = path
+            .accesses
+            .iter()
+            .filter(|one| one.object == pool && ASKING.contains(&&*one.operation))
+            .filter(|one| path.outcome(one, terms) == Some(true) && brings(one))
+            .filter(|one| one.key.iter().all(|part| counts_all(part.term, terms)))
+            .map(|one| {
+                let mut of_packet = unknowns(one);
+                of_packet.retain(|id| !terms.symbol_of(*id).name.starts_with("settings."));
+                of_packet
+            })
+            .collect();
+        let is_asked = |one: &Access| {
+            let whole = whole(one, terms);
+            asked.iter().any(|of_index| of_index.is_subset(&whole))
+        };
         let writes = |one: &&Access| one.object == object && one.mode == Mode::Write;
-        let mut writes = path.accesses.iter().filter(writes).filter(|one| {
-            let brought = brings(one);
-            !brought.is_empty() && brought.is_disjoint(&asked)
-        });
-        writes.next().map(|one| one.line)
+        let mut writes = path.accesses.iter().filter(writes);
+        writes.find(|one| brings(one) && !is_asked(one)).map(|one| one.line)
     })
 }

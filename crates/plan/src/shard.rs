@@ -358,7 +358,9 @@ fn share_left_by_field(
     let arriving = |keyed: &Keyed<'_>| arriving(touches, keyed);
     let own = keys.iter().filter(|(object, _)| is_owned(object)).flat_map(|(_, keys)| keys);
     let mut brought: BTreeMap<Arriving, u32> = returned(paths, pool);
-    brought.extend(own.flat_map(|one| arriving(one).into_iter().map(|field| (field, one.line))));
+    for (one, field) in own.flat_map(|one| arriving(one).into_iter().map(move |it| (one, it))) {
+        brought.entry(field).or_insert(one.line);
+    }
     for one in found.steered.iter().filter(|one| one.allocator == allocator) {
         let line = one.lines.first().copied().unwrap_or_default();
         let fields = one.replies.iter();

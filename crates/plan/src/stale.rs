@@ -17,7 +17,7 @@ mod lost;
 /// Why a name of an index of `pool` may be taken for one of whoever was given the index later, if it may.
 pub(crate) fn why_stale(paths: &Paths, pool: &str) -> Option<Refusal> {
     let ends = Ends::of(pool, paths)?;
-    places(pool, paths).into_iter().find_map(|(holder, part)| {
+    places(pool, paths, false).into_iter().find_map(|(holder, part)| {
         let names = Names { holder, part, pool, paths };
         let read = names.read()?;
         let (end, how) = match ends {
@@ -78,8 +78,9 @@ fn ended<'p>(path: &'p CallPath, pool: &str, terms: &Terms) -> impl Iterator<Ite
 /// An object and a part of its values.
 type Place<'p> = (&'p str, &'p str);
 
-/// Where indices of `pool` are kept, or what is made of them, but for what stands under the index itself.
-fn places<'p>(pool: &str, paths: &'p Paths) -> BTreeSet<Place<'p>> {
+/// Where indices of `pool` are kept, or what is made of them; what stands `under` the index itself is its own, and no
+/// other name for it.
+fn places<'p>(pool: &str, paths: &'p Paths, under: bool) -> BTreeSet<Place<'p>> {
     let mut places = BTreeSet::new();
     loop {
         let before = places.len();
@@ -89,7 +90,7 @@ fn places<'p>(pool: &str, paths: &'p Paths) -> BTreeSet<Place<'p>> {
                 places.iter().map(|place| (*place, read_at(path, *place, &paths.terms))).collect();
             for one in path.accesses.iter().filter(|one| one.mode == Mode::Write) {
                 let is_under = |index: &Term| one.key.iter().any(|part| part.term == *index);
-                let others = || given.iter().filter(|index| !is_under(index));
+                let others = || given.iter().filter(|index| under || !is_under(index));
                 for part in &one.value {
                     let own = (&*one.object, &*part.name);
                     let is_copy = known.iter().any(|(place, names)| {
@@ -109,12 +110,13 @@ fn places<'p>(pool: &str, paths: &'p Paths) -> BTreeSet<Place<'p>> {
     }
 }
 
-/// What each path has of indices: those that it is given, and those that it has read where they are kept.
+/// What each path has of indices: those that it is given, and those that it has read where they, or what is made of
+/// them, are kept.
 pub(crate) fn indices<'p>(
     paths: &'p Paths,
     pool: &'p str,
 ) -> impl Fn(&CallPath) -> BTreeSet<SymbolId> + use<'p> {
-    let (places, terms) = (places(pool, paths), &paths.terms);
+    let (places, terms) = (places(pool, paths, true), &paths.terms);
     move |path| {
         let given = given(path, pool).flat_map(|index| terms.unknowns(index).iter().copied());
         given.chain(places.iter().flat_map(|place| read_at(path, *place, terms))).collect()
@@ -226,7 +228,8 @@ impl<'p> Names<'p> {
         match lost.filter(|_| is_out(path, left, false)) {
             None => Some(end(left)),
             Some((line, how)) => {
-                let by = self.own(path).last().map_or(left.line, |one| one.line);
+                let removes = self.own(path).filter(|one| one.operation == "remove");
+                let by = removes.last().map_or(left.line, |one| one.line);
                 let out = format!(
                     "line {by} takes out whatever name stands at its key, and line {line} {how} before that: ask \
                      `{holder}` first whether it names the index"

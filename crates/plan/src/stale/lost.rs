@@ -52,6 +52,13 @@ impl<'p> Names<'p> {
         holder.capacity.is_some()
             && holder.capacity == pool.capacity
             && holder.written_by("init").is_none()
+            && self.is_all_names()
+    }
+
+    /// Whether whatever is stored there is a name.
+    fn is_all_names(&self) -> bool {
+        let mut all = self.lasting().flat_map(|path| self.own(path));
+        all.all(|one| one.operation != "insert" || self.of(&one.value).is_some())
     }
 
     /// Where a path takes a name away, or puts another in its place, and the index stays out.
@@ -71,22 +78,27 @@ impl<'p> Names<'p> {
                     || ended(path, self.pool, terms).any(is_end);
                 return (!is_over).then_some((one.line, "takes it out, and the index stays"));
             }
-            let new = self.of(&one.value)?;
+            let new = self.of(&one.value);
             let is_over = match before {
-                Entry::Names(index) => index == new || self.is_over(path, index),
+                Entry::Names(index) => new == Some(index) || self.is_over(path, index),
                 Entry::Absent => true,
-                Entry::Unknown => false,
+                // The part stays as it is where only others are changed.
+                Entry::Unknown => {
+                    one.operation == "update" && !one.value.is_empty() && new.is_none()
+                }
             };
             (!is_over).then_some((one.line, "may put another in its place"))
         })
     }
 
-    /// Whether a path gives an index back, or is told of its end.
+    /// Whether a path gives an index back, and does not take the same again, or is told of its end.
     fn is_over(&self, path: &CallPath, index: Term) -> bool {
-        let mut frees =
-            path.accesses.iter().filter(|one| one.object == self.pool && one.operation == "free");
-        frees.any(|one| one.key.first().is_some_and(|part| part.term == index))
-            || told(path, self.pool).any(|own| own == index)
+        let of_index = |one: &&Access| one.key.first().is_some_and(|part| part.term == index);
+        let own = || path.accesses.iter().filter(|one| one.object == self.pool).filter(of_index);
+        let frees = own().filter(|one| one.operation == "free").map(|one| one.number).max();
+        let is_freed = frees
+            .is_some_and(|at| !own().any(|one| one.operation == "allocate_at" && one.number > at));
+        is_freed || told(path, self.pool).any(|own| own == index)
     }
 
     /// What stands at the entry of an access when it is made.

@@ -4,7 +4,7 @@ use anabranch_analysis::{Budget, Source, paths_within};
 use anabranch_plan::{ObjectMode, Options, Plan, Strategy, plan};
 use anabranch_rss::Nic;
 
-use super::{mode, planned, why};
+use super::{mode, planned, planned_with, why};
 
 const FIELDS: &str = "#[capacity(512)] chain: Allocator<Ipv4Addr>, #[capacity(64)] other: Allocator<Ipv4Addr>,
     #[capacity(64)] answers: Map<u16, u32>, #[capacity(64)] few: Map<u8, u32>, #[capacity(64)] peers: Map<Ipv4Addr, u32>,";
@@ -99,6 +99,121 @@ fn what_is_written_before_a_port_is_given_is_shared() {
         assert_eq!(own, [ObjectMode::Shared; 2], "{pool} {port}");
         assert!(why.contains("as it has not asked `chain`"), "{why}");
     }
+}
+
+/// Whether the entry's own index is out is asked, not whether one is of which the entry has a part: of two hosts that
+/// have ports of one block the first one's answers would count for the second's.
+#[test]
+fn who_asks_for_the_index_of_another_key_has_not_asked() {
+    let found = |asked: &str, key: &str| {
+        let body = format!(
+            "let index = u32::from(dst_port.wrapping_sub(self.settings.first));
+             if index >= self.settings.number {{ return Drop(Reason::Refused); }}
+             let Some(inside) = self.chain.get({asked}, cx) else {{ return Drop(Reason::Refused) }};
+             pkt.set_destination(inside, 80);
+             let key = {key};
+             let had = self.answers.get(&key).unwrap_or(0);
+             if had > 9 {{ return Drop(Reason::Refused); }}
+             self.answers.insert(key, had + 1);"
+        );
+        let found = counting("u64::MAX", [SENDS, &body]);
+        ["chain", "answers"].map(|name| mode(&found, name))
+    };
+    assert_eq!(found("index", "dst_port"), [ObjectMode::Steered, ObjectMode::Sharded]);
+    for key in ["dst_port & 0xff00", "dst_port ^ 1"] {
+        assert_eq!(found("index", key), [ObjectMode::Shared; 2], "{key}");
+    }
+    // Nobody can tell in which shard that index was given.
+    assert_eq!(found("index & 0xff", "dst_port")[0], ObjectMode::Shared);
+}
+
+/// What is made of the index and kept under it is sent out, or what stands there for good.
+#[test]
+fn what_is_kept_under_the_index_brings_it_back_as_well() {
+    let found = |kept: &str, sends: &str| {
+        let body = format!(
+            "if pkt.port() == LAN {{
+                 if let Some(index) = self.peers.get(&src) {{ {sends} return Forward(WAN); }}
+                 let Some(index) = self.chain.allocate(src, u64::MAX, cx) else {{ return Drop(Reason::Refused) }};
+                 self.peers.insert(src, index);
+                 self.ports.write(index, {kept});
+                 return Drop(Reason::Refused);
+             }}
+             {COUNTS}"
+        );
+        let found = planned(&format!("{FIELDS} #[capacity(512)] ports: Vector<u16>,"), &body);
+        ["chain", "answers"].map(|name| mode(&found, name))
+    };
+    let sends = "pkt.set_src_port(self.ports.read(index));";
+    assert_eq!(found("index as u16", sends), [ObjectMode::Shared; 2]);
+    assert_ne!(found("7", sends), [ObjectMode::Shared; 2]);
+    let listed = "#[capacity(512)] listed: Vector<u16>,";
+    let init = "fn init(&mut self, cx: &mut Context) { self.listed.write(3, 4_000); }";
+    let body = format!(
+        "if pkt.port() == LAN {{
+             let Some(index) = self.chain.allocate(src, u64::MAX, cx) else {{ return Drop(Reason::Refused) }};
+             pkt.set_src_port(self.listed.read(index));
+             return Forward(WAN);
+         }}
+         {COUNTS}"
+    );
+    let found = planned_with("", &format!("{FIELDS} {listed}"), init, &body, "e810");
+    assert_eq!(["chain", "answers"].map(|name| mode(&found, name)), [ObjectMode::Shared; 2]);
+}
+
+/// A route may lead back to the port of arrival, unless it is asked.
+#[test]
+fn what_is_routed_may_come_back_where_it_came_from() {
+    let modes = |first: &str| {
+        let body = format!(
+            "if pkt.port() == LAN {{
+                 {first}
+                 if src_port == 7 {{
+                     let had = self.answers.get(&dst_port).unwrap_or(0);
+                     if had > 9 {{ return Drop(Reason::Refused); }}
+                     self.answers.insert(dst_port, had + 1);
+                 }}
+                 let Some(index) = self.chain.allocate(src, u64::MAX, cx) else {{ return Drop(Reason::Refused) }};
+                 pkt.set_src_port(index as u16);
+                 return self.l3.forward(pkt, cx);
+             }}"
+        );
+        let found = planned(&format!("l3: L3, {FIELDS}"), &body);
+        ["chain", "answers"].map(|name| mode(&found, name))
+    };
+    assert_eq!(modes(""), [ObjectMode::Shared; 2]);
+    let asks = "if self.l3.leads_nowhere(pkt) { return Drop(Reason::Refused); }";
+    assert_ne!(modes(asks), [ObjectMode::Shared; 2]);
+}
+
+/// A SYN proxy's number comes back as what is acknowledged.
+#[test]
+fn a_sequence_number_comes_back_acknowledged() {
+    let found = |set: &str| {
+        let body = format!(
+            "if pkt.port() == LAN {{
+                 let Some(index) = self.chain.allocate(src, u64::MAX, cx) else {{ return Drop(Reason::Refused) }};
+                 if let Some(mut tcp) = pkt.tcp_mut() {{ tcp.{set}(index); }}
+                 return Forward(WAN);
+             }}
+             let key = tcp.acknowledgement();
+             let had = self.numbers.get(&key).unwrap_or(0);
+             if had > 9 {{ return Drop(Reason::Refused); }}
+             self.numbers.insert(key, had + 1);"
+        );
+        let found = planned(&format!("{FIELDS} #[capacity(64)] numbers: Map<u32, u32>,"), &body);
+        why(&found, "chain")
+    };
+    assert!(
+        found("set_sequence").contains("by `wan.tcp.acknowledgement`"),
+        "{}",
+        found("set_sequence")
+    );
+    assert!(
+        !found("set_acknowledgement").contains("acknowledgement"),
+        "{}",
+        found("set_acknowledgement")
+    );
 }
 
 /// The port is sent out by a later packet than the one that was given it.

@@ -227,6 +227,45 @@ fn a_name_that_goes_by_its_key_is_the_ended_one() {
     }
 }
 
+/// What takes the place of a name takes the name away: how long a host is barred would depend on when it is told that
+/// its slot, which stays out, has ended.
+#[test]
+fn a_name_that_something_else_replaces_is_lost() {
+    let fields =
+        "#[capacity(64)] hosts: Map<Ipv4Addr, Known>, #[capacity(64)] #[expired(forget)] slots: Allocator<Ipv4Addr>,
+        #[capacity(64)] used: Vector<u32>,";
+    let found = |bars: &str| {
+        let body = format!(
+            "if let Some(known) = self.hosts.get(&src) {{
+                 let Known::Slot(slot) = known else {{ return Drop(Reason::Refused) }};
+                 if self.slots.is_allocated(slot, cx) {{
+                     {bars}
+                     self.used.update(slot, |used| *used += 1);
+                     if self.used.read(slot) > 9 {{ return Drop(Reason::Refused); }}
+                     return Forward(WAN);
+                 }}
+                 self.hosts.remove(&src);
+                 self.slots.free(slot);
+             }}
+             let Some(slot) = self.slots.allocate(src, 1_000, cx) else {{ return Drop(Reason::Refused) }};
+             self.used.write(slot, 0);
+             if !self.hosts.insert(src, Known::Slot(slot)) {{
+                 self.slots.free(slot);
+                 return Drop(Reason::Refused);
+             }}"
+        );
+        let items = "pub enum Known { Slot(u32), Barred }";
+        let takes = "self.hosts.remove(&host);";
+        let found = planned_with(items, fields, &forgetting(takes), &body, "e810");
+        (mode(&found, "slots"), why(&found, "slots"))
+    };
+    let (named, why) = found("");
+    assert_eq!(named, ObjectMode::Sharded, "{why}");
+    let bars =
+        "if tcp.rst() { self.hosts.insert(src, Known::Barred); return Drop(Reason::Refused); }";
+    assert_eq!(found(bars).0, ObjectMode::Shared);
+}
+
 /// A window that ends after its slot has been given back, and to another, would change what is his.
 #[test]
 fn a_slot_that_another_allocator_still_names_is_shared() {
