@@ -203,7 +203,9 @@ pub(crate) fn binding<'a>(option: &'a str, text: &'a str) -> impl FnOnce(SpecErr
 pub(crate) fn of_spec(cause: &SpecError) -> String {
     let meant = match cause {
         SpecError::UnknownOption { option, known } => {
-            nearest(option, known.split([',', '=', ' ']).filter(|word| !word.is_empty()))
+            // Each as it is written: `loop=N`.
+            let names = known.split(", ").filter_map(|one| one.split('=').next());
+            nearest(option, names)
         }
         _ => None,
     };

@@ -250,4 +250,8 @@ fn fields_that_can_be_read_only_are_told_with_those_that_can_be_set() {
         let [problem] = &problems[..] else { panic!("{problems:?}") };
         assert!(problem.message.contains(words), "{problem:?}");
     }
+    // A context has no header fields.
+    let text = TEXT.replace("self.count();", "cx.set_kind(1); self.count();");
+    let Err(problems) = Module::from_source(&text, FIRST_LINE) else { panic!("cx.set_kind") };
+    assert!(problems[0].message.contains("the method `set_kind` is not in the language"));
 }

@@ -7,6 +7,7 @@ use anabranch_nf::state::TableUse;
 use anabranch_nf::tracked::{DividedSets, SharedSets};
 use anabranch_nf::{Environment, Hash, Key, LookAhead as _, NetworkFunction, Value, elements};
 use anabranch_packet::{Common, Frame, Hollow, Layout, Mode, Packet, parse_any, parse_common_word};
+use anabranch_txn::MOST_ITEMS;
 
 use crate::instance::BATCH;
 use crate::tuner::Pass;
@@ -79,6 +80,10 @@ pub(crate) struct Finding {
     pub(crate) layout: Layout,
 }
 
+const _: () = assert!(size_of::<Finding>() == size_of::<Frame<'_>>());
+// Transactions look at as many packets ahead.
+const _: () = assert!(MOST_ITEMS <= BATCH);
+
 impl Finding {
     /// The packet's layout, if it is common.
     #[inline(always)]
@@ -89,6 +94,7 @@ impl Finding {
         // Such a packet is as long, which is asked so that who reads its fields need not.
         if frame.bytes().len() < Layout::COMMON_LEN {
             cold_path();
+            debug_assert!(false, "a frame has been cut since its layout was found");
             return None;
         }
         Some(Layout::of_word(self.word))

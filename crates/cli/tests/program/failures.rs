@@ -65,6 +65,9 @@ fn a_wrong_command_line_is_2() {
     bench.run("traffic colour=red --out a.pcap").expect(2).says("colour");
     bench.run("traffic flow=10 --out a.pcap").expect(2).says("did you mean `flows`?");
     bench.run("run nop --in lan=gen:packet=9").expect(2).says("did you mean `packets`?");
+    bench.run("run nop --in lan=mem:a.pcap?lop=9").expect(2).says("did you mean `loop`?");
+    let other = bench.run("run nop --in lan=mem:a.pcap?x=1").expect(2);
+    assert!(!other.err.contains("did you mean"), "{}", other.err);
     bench.run("man fly").expect(2).says("fly");
     assert!(bench.files().is_empty());
 }

@@ -146,7 +146,8 @@ pub enum WriteError {
 /// Why the file `path` cannot be made, where the system said `cause`.
 pub fn why_not_made(path: &Path, cause: &io::Error) -> String {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    match folder.filter(|folder| !folder.exists()) {
+    let is_missing = cause.kind() == io::ErrorKind::NotFound;
+    match folder.filter(|folder| is_missing && !folder.exists()) {
         Some(folder) => format!("there is no directory {}: make it first", folder.display()),
         None => cause.to_string(),
     }

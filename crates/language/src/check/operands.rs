@@ -171,13 +171,12 @@ impl Checker<'_> {
             .methods()
             .any(|method| method.takes_self() && method.function.sig.ident == name);
         if !own && !names::is_method(name) {
-            let read_only = rewrites::read_only(name);
+            let of_context = matches!(&*call.receiver, Expr::Path(of) if of.path.is_ident("cx"));
+            let read_only = rewrites::read_only(name).filter(|_| !of_context);
             let (what, instead) = read_only.unwrap_or_else(|| {
-                let instead = match &*call.receiver {
-                    Expr::Path(of) if of.path.is_ident("cx") => {
-                        format!("write one of {}", list(names::CONTEXT))
-                    }
-                    _ => rewrites::method(name).to_owned(),
+                let instead = match of_context {
+                    true => format!("write one of {}", list(names::CONTEXT)),
+                    false => rewrites::method(name).to_owned(),
                 };
                 (format!("the method `{name}` is not in the language"), instead)
             });
