@@ -123,7 +123,7 @@ fn style(template: &str) -> ProgressStyle {
 
 fn speed(packets: u64, elapsed: Duration) -> String {
     if packets == 0 {
-        return "no packet done yet".to_owned();
+        return "no packets yet".to_owned();
     }
     let per_second = packets as f64 / elapsed.as_secs_f64().max(1e-9);
     format!("{} packets, {} Mpps", thousands(packets), rate(per_second / 1e6))
@@ -134,9 +134,7 @@ fn line(what: &str, packets: u64, fraction: Option<f64>, elapsed: Duration) -> S
     let mut line = format!("{what}: {}", speed(packets, elapsed));
     if let Some(fraction) = fraction.filter(|fraction| *fraction >= FORESEEABLE) {
         let left_s = elapsed.as_secs_f64() * (1.0 - fraction) / fraction;
-        // Of packets that are on their way to those who handle them, none is done.
-        let done = if packets == 0 { "of the input read" } else { "done" };
-        line.push_str(&format!(", {} {done}, {left_s:.0} s left", percent(fraction)));
+        line.push_str(&format!(", {} done, {left_s:.0} s left", percent(fraction)));
     }
     line
 }
@@ -151,9 +149,9 @@ mod tests {
         assert_eq!(text, "nat: 250,000 packets, 0.500 Mpps, 25.0 % done, 2 s left");
         let text = line("nat", 10, None, Duration::from_secs(1));
         assert_eq!(text, "nat: 10 packets, 0.000 Mpps");
-        assert_eq!(line("nat", 0, Some(0.0), Duration::ZERO), "nat: no packet done yet");
+        assert_eq!(line("nat", 0, Some(0.0), Duration::ZERO), "nat: no packets yet");
         let text = line("nat", 0, Some(0.131), Duration::from_secs(2));
-        assert_eq!(text, "nat: no packet done yet, 13.1 % of the input read, 13 s left");
+        assert_eq!(text, "nat: no packets yet, 13.1 % done, 13 s left");
     }
 
     #[test]
