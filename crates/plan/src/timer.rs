@@ -7,6 +7,7 @@ use anabranch_analysis::expr::{Binary, Node, Term};
 use anabranch_analysis::{CallPath, Effect};
 
 use crate::filter::{Caller, caller};
+use crate::left::is_endless;
 use crate::touch::{Context, Part, Touches, narrow};
 use crate::word::{FieldId, Fields, Sum, Word, word};
 
@@ -59,10 +60,38 @@ impl Touches<'_> {
             }
         }
         match (allocators.first(), allocators.len(), words.is_empty()) {
-            (Some(allocator), 1, true) => Some(Brought::Index(*allocator)),
+            (Some(allocator), 1, true) => {
+                self.is_out_until_then(*allocator).then_some(Brought::Index(*allocator))
+            }
             (None, _, false) => Some(Brought::Fields(words)),
             _ => None,
         }
+    }
+
+    /// Whether an index that a timer brings is still that of whoever set it: indices are given for ever, none is freed but
+    /// by the timer that brings it, and there is one timer for each.
+    fn is_out_until_then(&self, allocator: usize) -> bool {
+        let (paths, terms) = (self.paths, &self.paths.terms);
+        let pool = &paths.objects[allocator].name;
+        paths.paths.iter().all(|path| {
+            let of_timer = caller(path) == Caller::Timer;
+            let tokens = path.effects.iter().filter_map(|effect| match effect {
+                Effect::SetTimer { token, .. } => Some(narrow(*token, terms)),
+                _ => None,
+            });
+            let mut tokens: Vec<Term> = tokens.collect();
+            let sets = tokens.len();
+            tokens.sort_unstable();
+            tokens.dedup();
+            let mut own = path.accesses.iter().filter(|one| one.object == *pool);
+            sets == tokens.len()
+                && own.all(|one| {
+                    let is_of_token = || one.key.iter().all(|part| self.is_of_token(part.term));
+                    let frees = one.operation == "free";
+                    one.lifetime.is_none_or(|lifetime| is_endless(lifetime, terms))
+                        && (!frees || of_timer && sets == 0 && is_of_token())
+                })
+        })
     }
 
     /// Whether turns of a loop that are not listed may set timers that bring something else.
@@ -99,15 +128,18 @@ impl Touches<'_> {
 
     /// The index that a timer brings, wherever it is a key.
     fn brought_index(&self, path: &CallPath, allocator: usize) -> HashMap<Term, Part> {
-        let terms = &self.paths.terms;
-        let brings = |term: &Term| {
-            self.is_token(match *terms.node(*term) {
-                Node::Extract { low: 0, of, .. } if terms.width(*term) >= 32 => of,
-                _ => *term,
-            })
-        };
         let keys = path.accesses.iter().flat_map(|access| &access.key).map(|part| part.term);
+        let brings = |term: &Term| self.is_of_token(*term);
         keys.filter(brings).map(|term| (term, Part::Fresh(allocator))).collect()
+    }
+
+    /// Whether a term is the token, or the bits of it that an index has.
+    fn is_of_token(&self, term: Term) -> bool {
+        let terms = &self.paths.terms;
+        self.is_token(match *terms.node(term) {
+            Node::Extract { low: 0, of, .. } if terms.width(term) >= 32 => of,
+            _ => term,
+        })
     }
 
     /// Whether bits of the token that the path asks for may be those of `token`.

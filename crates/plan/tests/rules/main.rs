@@ -251,30 +251,52 @@ fn a_count_of_packets_is_no_capacity() {
     assert!(why(&found, "sent").contains("one value"), "{}", why(&found, "sent"));
 }
 
-/// A timer that brings the index that its packet was given is where that is.
+/// A timer that brings the index that its packet was given is where that is, as long as nobody else has been given it by
+/// then: on one core that is another one than in a shard.
 #[test]
 fn a_timer_finds_what_its_packet_took() {
     let fields =
         "#[capacity(64)] flows: Map<Ipv4Addr, u32>, #[capacity(64)] slots: Allocator<Ipv4Addr>,";
-    let handlers = "fn timer(&mut self, token: u64, cx: &mut Context) {
-            let Some(host) = self.slots.get(token as u32, cx) else { return };
-            self.slots.free(token as u32);
-            self.flows.remove(&host);
-        }";
-    let opens = |token: &str| {
-        format!(
-            "if self.flows.contains(&src) {{ return Forward(WAN); }}
-             let Some(index) = self.slots.allocate(src, 1_000_000_000, cx) else {{ return Drop(Reason::Refused) }};
+    let timed = |handler: &str, [first, lifetime, token]: [&str; 3]| {
+        let handlers = format!(
+            "fn timer(&mut self, token: u64, cx: &mut Context) {{
+                 let Some(host) = self.slots.get(token as u32, cx) else {{ return }};
+                 {handler}
+             }}"
+        );
+        let opens = format!(
+            "{first}
+             if self.flows.contains(&src) {{ return Forward(WAN); }}
+             let Some(index) = self.slots.allocate(src, {lifetime}, cx) else {{ return Drop(Reason::Refused) }};
              self.flows.insert(src, index);
              cx.set_timer(1_000_000, {token});"
-        )
+        );
+        planned_with("", fields, &handlers, &opens, "e810")
     };
-    let found = planned_with("", fields, handlers, &opens("u64::from(index)"), "e810");
+    let frees = "self.slots.free(token as u32); self.flows.remove(&host);";
+    let index = "u64::from(index)";
+    let found = timed(frees, ["", "u64::MAX", index]);
     assert_eq!(found.strategy, Strategy::SharedNothing, "{}", why(&found, "slots"));
     assert_eq!(matrix(&found)[0][1], "lan.ipv4.src = wan.ipv4.src");
     for token in ["u64::from(index) + 1", "u64::from(u32::from(src))"] {
-        let found = planned_with("", fields, handlers, &opens(token), "e810");
+        let found = timed(frees, ["", "u64::MAX", token]);
         assert_ne!(found.strategy, Strategy::SharedNothing, "{token}");
+    }
+    let ended = "if let Some(old) = self.flows.get(&src) && tcp.fin() {
+            self.flows.remove(&src);
+            self.slots.free(old);
+            return Forward(WAN);
+        }";
+    let twice = "u64::from(index)); cx.set_timer(2_000_000, u64::from(index)";
+    let again = "self.slots.free(token as u32); self.flows.remove(&host); cx.set_timer(9, token);";
+    for (handler, setting) in [
+        (frees, ["", "1_000_000_000", index]),
+        (frees, [ended, "u64::MAX", index]),
+        (frees, ["", "u64::MAX", twice]),
+        (again, ["", "u64::MAX", index]),
+    ] {
+        let found = timed(handler, setting);
+        assert_eq!(mode(&found, "slots"), ObjectMode::Shared, "{handler} {setting:?}");
     }
 }
 
