@@ -280,7 +280,7 @@ fn a_timer_finds_what_its_packet_took() {
     assert_eq!(matrix(&found)[0][1], "lan.ipv4.src = wan.ipv4.src");
     for token in ["u64::from(index) + 1", "u64::from(u32::from(src))"] {
         let found = timed(frees, ["", "u64::MAX", token]);
-        assert_ne!(found.strategy, Strategy::SharedNothing, "{token}");
+        assert_eq!(found.strategy, Strategy::Transactional, "{token}");
     }
     let ended = "if let Some(old) = self.flows.get(&src) && tcp.fin() {
             self.flows.remove(&src);
@@ -452,7 +452,7 @@ fn what_a_command_stores_is_of_no_packet() {
     );
     assert_eq!(planned(fields, body).strategy, Strategy::SharedNothing);
     let found = commanded(fields, &put, body);
-    assert_ne!(found.strategy, Strategy::SharedNothing);
+    assert_eq!(found.strategy, Strategy::Mixed);
     // An entry of its own is another matter: only the shard of that host looks at it.
     let body = "if self.groups.contains(&src) { return Drop(Reason::Refused); } self.groups.insert(src, 1);";
     assert_eq!(commanded(fields, &put, body).strategy, Strategy::SharedNothing);
@@ -476,7 +476,7 @@ fn what_is_read_of_parts_is_no_news_for_all() {
         "if self.seen.read() > 10 { self.alarm.set(true); }",
     ] {
         let found = commanded(fields, &command(act), &alarmed);
-        assert_ne!(found.strategy, Strategy::SharedNothing, "{act}");
+        assert_eq!(found.strategy, Strategy::Mixed, "{act}");
         assert!(why(&found, "alarm").contains("by what it has read"), "{}", why(&found, "alarm"));
     }
     let timers = "fn init(&mut self, cx: &mut Context) { cx.set_timer(1_000_000, 1); }
@@ -485,10 +485,10 @@ fn what_is_read_of_parts_is_no_news_for_all() {
             cx.set_timer(1_000_000, 1);
         }";
     let found = planned_with("", fields, timers, &alarmed, "e810");
-    assert_ne!(found.strategy, Strategy::SharedNothing);
+    assert_eq!(found.strategy, Strategy::Mixed);
     let renames = "let count = self.counts.get(&u32::from(address)).unwrap_or(0);
                    self.counts.insert(group, count);";
-    assert_ne!(commanded(fields, &command(renames), counts).strategy, Strategy::SharedNothing);
+    assert_eq!(commanded(fields, &command(renames), counts).strategy, Strategy::Transactional);
     // What was there, and whether it was, is read too.
     for act in [
         "if let Some(count) = self.counts.remove(&u32::from(address)) { self.counts.insert(group, count); }",
@@ -526,7 +526,7 @@ fn what_a_command_takes_from_one_entry_into_another_is_shared() {
     let copies = "let Some(sent) = self.sent.get(&address) else { return Err(\"none\") };
                   self.allowed.insert(address, sent);";
     let found = commanded(fields, &command(copies), body);
-    assert_ne!(found.strategy, Strategy::SharedNothing);
+    assert_eq!(found.strategy, Strategy::Mixed);
     assert!(why(&found, "allowed").contains("by what it has read"), "{}", why(&found, "allowed"));
     // A shard that has it refuses; the others would keep what it does not know of.
     let adds = |map: &str| {
@@ -535,7 +535,7 @@ fn what_a_command_takes_from_one_entry_into_another_is_shared() {
         )
     };
     let found = commanded(fields, &command(&adds("sent")), body);
-    assert_ne!(found.strategy, Strategy::SharedNothing);
+    assert_eq!(found.strategy, Strategy::Mixed);
     // All have the same keys where packets make and remove none.
     let found = commanded(fields, &command(&adds("allowed")), body);
     assert_eq!(found.strategy, Strategy::SharedNothing, "{}", why(&found, "allowed"));
@@ -812,7 +812,7 @@ fn how_many_indices_are_out_and_those_of_others_are_asked_by_all() {
     assert_eq!(planned(fields, &opens(&take("slots"))).strategy, Strategy::SharedNothing);
     let counted =
         format!("{} if self.slots.len() > 10 {{ return Drop(Reason::Refused); }}", take("slots"));
-    assert_ne!(planned(fields, &opens(&counted)).strategy, Strategy::SharedNothing);
+    assert_eq!(planned(fields, &opens(&counted)).strategy, Strategy::Mixed);
     let marks = |from: &str| {
         let taken = take(from);
         format!(
@@ -821,7 +821,7 @@ fn how_many_indices_are_out_and_those_of_others_are_asked_by_all() {
         )
     };
     let both = format!("if src_port == 7 {{ {} }} else {{ {} }}", marks("slots"), marks("others"));
-    assert_ne!(planned(fields, &opens(&both)).strategy, Strategy::SharedNothing);
+    assert_eq!(planned(fields, &opens(&both)).strategy, Strategy::Mixed);
 }
 
 /// A plan whose keys do not serve it is not handed out as if somebody had edited it.
