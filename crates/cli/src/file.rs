@@ -67,8 +67,13 @@ pub(crate) fn check_writable(path: &Path) -> Result<(), Error> {
 /// # Errors
 /// [`Error::Output`] when standard output cannot be written.
 pub(crate) fn print(text: &str) -> Result<(), Error> {
+    print_by(|| io::stdout().write_all(text.as_bytes()))
+}
+
+/// As [`print`], of what somebody else writes there.
+pub(crate) fn print_by(write: impl FnOnce() -> io::Result<()>) -> Result<(), Error> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match write().and_then(|()| out.flush()) {
         Err(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(|cause| Error::output(Path::new("standard output"), &cause)),
     }

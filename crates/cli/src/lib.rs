@@ -44,9 +44,7 @@ mod traffic;
 mod verify;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::panic::catch_unwind;
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
@@ -61,6 +59,7 @@ pub use trace::{Choice, Shown};
 pub use verify::{Trial, Verified};
 
 use arguments::{Arguments, Command};
+use file::print_by;
 use live::speaker::last_words;
 
 /// Writes `fn main`: a program with the whole command line for the given network functions, each
@@ -123,11 +122,14 @@ pub fn program(program: &'static str, library: Library) -> ExitCode {
     let broken = |_| Err(Error::Internal("stopped by a broken invariant".to_string()));
     match done.unwrap_or_else(broken) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            last_words(format!("{program}: {error}"));
-            ExitCode::from(error.code())
-        }
+        Err(error) => failed(program, &error),
     }
+}
+
+/// Says why, as far as anybody reads it.
+fn failed(program: &str, error: &Error) -> ExitCode {
+    last_words(format!("{program}: {error}"));
+    ExitCode::from(error.code())
 }
 
 /// Takes `-1` for a value, of which it is said what to write instead, and not for an option that there is not.
@@ -143,13 +145,9 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
 
 /// Help and version, which were asked for, on standard output.
 fn shown(program: &str, error: &clap::Error) -> ExitCode {
-    match error.print().and_then(|()| io::stdout().flush()) {
-        Err(cause) if cause.kind() != io::ErrorKind::BrokenPipe => {
-            let error = Error::output(Path::new("standard output"), &cause);
-            last_words(format!("{program}: {error}"));
-            ExitCode::from(error.code())
-        }
-        _ => ExitCode::SUCCESS,
+    match print_by(|| error.print()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(program, &error),
     }
 }
 

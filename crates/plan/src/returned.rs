@@ -17,10 +17,13 @@ pub(crate) type Arriving = (usize, String);
 pub(crate) fn returned(paths: &Paths, pool: &str) -> BTreeMap<Arriving, u32> {
     let mut returned = BTreeMap::new();
     let indices = indices(paths, pool);
+    // Where nothing changes once it is made each index has its value, whoever has it.
+    let changes = paths.accesses().map(|(_, one)| one).filter(|one| one.mode == Mode::Write);
+    let changed: BTreeSet<&str> = changes.map(|one| &*one.object).collect();
     for path in paths.paths.iter().filter(|path| !path.rewrites.is_empty()) {
         let mut own: BTreeSet<SymbolId> = indices(path);
         // In the order in which they are made: of one's result another's key may be made.
-        for one in path.accesses.iter().filter(|one| is_fixed(one, paths)) {
+        for one in path.accesses.iter().filter(|one| !changed.contains(&*one.object)) {
             let mut key = one.key.iter().flat_map(|part| paths.terms.unknowns(part.term).iter());
             if key.any(|id| own.contains(id)) {
                 let found = one.result.iter();
@@ -37,12 +40,6 @@ pub(crate) fn returned(paths: &Paths, pool: &str) -> BTreeMap<Arriving, u32> {
         }
     }
     returned
-}
-
-/// Whether an access is to what nothing changes once it is made: there each index has its value, whoever has it.
-fn is_fixed(one: &Access, paths: &Paths) -> bool {
-    let mut all = paths.accesses().map(|(_, other)| other);
-    all.all(|other| other.object != one.object || other.mode != Mode::Write)
 }
 
 /// The ports at which an answer to what a path sends may come: wherever it may be sent to, and, as ways back differ from

@@ -20,17 +20,17 @@ impl<'p> Names<'p> {
     /// Where an index may come to have no name before it ends, and how; `None`: at each key stands the one index that
     /// is out for it, or nothing.
     pub(super) fn lost(&self, same: &Same) -> Option<(u32, &'static str)> {
+        let has_room = self.has_room();
         let lost = |path: &'p CallPath| {
-            let unnamed = self.unnamed(path).map(|line| (line, "may give it no name"));
+            let unnamed = self.unnamed(path, has_room).map(|line| (line, "may give it no name"));
             unnamed.or_else(|| self.taken_from(path, same))
         };
         self.lasting().find_map(lost)
     }
 
-    /// Where a path is given an index that it neither names for sure nor gives back.
-    fn unnamed(&self, path: &'p CallPath) -> Option<u32> {
+    /// Where a path is given an index that it neither names for sure, as where every name `has_room`, nor gives back.
+    fn unnamed(&self, path: &'p CallPath, has_room: bool) -> Option<u32> {
         let terms = &self.paths.terms;
-        let has_room = self.has_room();
         let is_kept = |index: Term| {
             let is_stored = |one: &Access| has_room || path.outcome(one, terms) == Some(true);
             let mut named = self.named(path);
