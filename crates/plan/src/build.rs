@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::time::Instant;
 
 use anabranch_analysis::{Paths, Verdict};
@@ -13,7 +14,7 @@ use crate::constraint::{Cause, Constraint, Constraints, Side};
 use crate::error::PlanError;
 use crate::filter::{Need, needs, written_by_parts};
 use crate::keys::{Keys, Wanted, all_fields, keys};
-use crate::limit::{Beside, is_limit};
+use crate::limit::{Beside, Counts};
 use crate::model::{Impossible, Plan, Strategy};
 use crate::report;
 use crate::shard::{Refusal, Sharding, sharding};
@@ -46,6 +47,7 @@ pub(crate) struct Decision<'p> {
     pub(crate) sharding: Sharding,
     /// Counts that each shard keeps for itself.
     pub(crate) limits: BTreeSet<usize>,
+    counts: Rc<Counts<'p>>,
     pub(crate) constraints: Constraints,
     pub(crate) strategy: Strategy,
     pub(crate) impossible: Option<Impossible>,
@@ -99,12 +101,16 @@ pub(crate) fn decide(paths: &Paths) -> Decision<'_> {
 
 /// The decision where these objects are shared whatever comes of it.
 pub(crate) fn decide_beside<'p>(paths: &'p Paths, shared: &BTreeSet<usize>) -> Decision<'p> {
+    let (needs, lines): (Vec<Need>, Vec<BTreeSet<u32>>) = needs(paths).into_iter().unzip();
+    let mut touches = Touches::read(paths, needs);
+    touches.distrusted = touches.sources().intersection(shared).copied().collect();
+    let begun = Begun { touches, lines, counts: Rc::new(Counts::new(paths)) };
     let mut steering = BTreeSet::new();
-    let mut best = decide_with(paths, &steering, shared);
+    let mut best = begun.clone().decide_with(&steering);
     let open: Vec<usize> = best.sharding.interchangeable.keys().copied().collect();
     for allocator in open {
         let tried = steering.iter().copied().chain([allocator]).collect();
-        let other = decide_with(paths, &tried, shared);
+        let other = begun.clone().decide_with(&tried);
         if other.worth() > best.worth() {
             (best, steering) = (other, tried);
         }
@@ -112,62 +118,67 @@ pub(crate) fn decide_beside<'p>(paths: &'p Paths, shared: &BTreeSet<usize>) -> D
     best
 }
 
-/// The decision where these allocators steer. What is read from an object that is shared may be of any shard: where
-/// keys were followed through one that has come to be, all is decided anew without, and its first reason is kept.
-fn decide_with<'p>(
-    paths: &'p Paths,
-    steering: &BTreeSet<usize>,
-    shared: &BTreeSet<usize>,
-) -> Decision<'p> {
-    let (needs, lines): (Vec<Need>, Vec<BTreeSet<u32>>) = needs(paths).into_iter().unzip();
-    let mut touches = Touches::read(paths, needs);
-    let sources = touches.sources();
-    touches.distrusted = sources.intersection(shared).copied().collect();
-    let mut reasons = BTreeMap::new();
-    loop {
-        let decision = decide_once(touches, lines.clone(), steering, &mut reasons);
-        let refused = decision.sharding.refused.keys().copied();
-        let news: Vec<usize> = refused
-            .filter(|one| sources.contains(one) && !decision.touches.distrusted.contains(one))
-            .collect();
-        if news.is_empty() {
-            return decision;
-        }
-        touches = decision.touches;
-        touches.distrusted.extend(news);
-    }
+/// What every decision begins with.
+#[derive(Clone)]
+struct Begun<'p> {
+    touches: Touches<'p>,
+    lines: Vec<BTreeSet<u32>>,
+    counts: Rc<Counts<'p>>,
 }
 
-fn decide_once<'p>(
-    mut touches: Touches<'p>,
-    lines: Vec<BTreeSet<u32>>,
-    steering: &BTreeSet<usize>,
-    reasons: &mut BTreeMap<usize, Refusal>,
-) -> Decision<'p> {
-    let mut sharding = sharding(&mut touches, steering);
-    for (object, reason) in &mut sharding.refused {
-        reason.clone_from(reasons.entry(*object).or_insert_with(|| reason.clone()));
+impl<'p> Begun<'p> {
+    /// The decision where these allocators steer. What is read from an object that is shared may be of any shard: where
+    /// keys were followed through one that has come to be, all is decided anew without, and its first reason is kept.
+    fn decide_with(mut self, steering: &BTreeSet<usize>) -> Decision<'p> {
+        let sources = self.touches.sources();
+        let mut reasons = BTreeMap::new();
+        loop {
+            let decision = self.decide_once(steering, &mut reasons);
+            let refused = decision.sharding.refused.keys().copied();
+            let news: Vec<usize> = refused
+                .filter(|one| sources.contains(one) && !decision.touches.distrusted.contains(one))
+                .collect();
+            if news.is_empty() {
+                return decision;
+            }
+            let Decision { touches, lines, counts, .. } = decision;
+            self = Self { touches, lines, counts };
+            self.touches.distrusted.extend(news);
+        }
     }
-    let ports = match &touches.paths.words.ports[..] {
-        [] => vec!["any".to_owned()],
-        named => named.to_vec(),
-    };
-    let mut decision = Decision {
-        touches,
-        lines,
-        sharding,
-        limits: BTreeSet::new(),
-        constraints: Constraints::default(),
-        strategy: Strategy::SharedNothing,
-        impossible: None,
-        ports,
-        deciding: Deciding::default(),
-    };
-    let were_refused = decision.relax();
-    decision.share();
-    decision.keep_to_limits(were_refused);
-    decision.settle();
-    decision
+
+    fn decide_once(
+        self,
+        steering: &BTreeSet<usize>,
+        reasons: &mut BTreeMap<usize, Refusal>,
+    ) -> Decision<'p> {
+        let Self { mut touches, lines, counts } = self;
+        let mut sharding = sharding(&mut touches, steering);
+        for (object, reason) in &mut sharding.refused {
+            reason.clone_from(reasons.entry(*object).or_insert_with(|| reason.clone()));
+        }
+        let ports = match &touches.paths.words.ports[..] {
+            [] => vec!["any".to_owned()],
+            named => named.to_vec(),
+        };
+        let mut decision = Decision {
+            touches,
+            lines,
+            sharding,
+            limits: BTreeSet::new(),
+            counts,
+            constraints: Constraints::default(),
+            strategy: Strategy::SharedNothing,
+            impossible: None,
+            ports,
+            deciding: Deciding::default(),
+        };
+        let were_refused = decision.relax();
+        decision.share();
+        decision.keep_to_limits(were_refused);
+        decision.settle();
+        decision
+    }
 }
 
 impl Decision<'_> {
@@ -233,7 +244,7 @@ impl Decision<'_> {
         let (own, others): (Vec<usize>, Vec<usize>) =
             self.sharding.constraints.keys().partition(|object| sharded(object));
         let others = others.iter().chain(self.sharding.refused.keys()).chain(&self.limits);
-        Beside::new(own.iter().map(name).collect(), others.map(name).collect(), self.touches.paths)
+        Beside::new(own.iter().map(name).collect(), others.map(name).collect(), &self.counts)
     }
 
     pub(crate) fn is_limit(&self, object: usize, beside: &Beside) -> bool {
@@ -241,7 +252,7 @@ impl Decision<'_> {
         // Of ways that were not followed to their end nobody knows what they count.
         !self.touches.paths.given_up
             && matches!(object.kind, "Cell" | "Map" | "Vector" | "Counter")
-            && is_limit(&object.name, beside, self.touches.paths)
+            && self.counts.is_limit(&object.name, beside)
     }
 
     /// Whether a count may be kept by shard beside those that are already.

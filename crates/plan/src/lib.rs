@@ -24,6 +24,7 @@ mod expression;
 mod file;
 mod filter;
 mod form;
+mod indices;
 mod keys;
 mod left;
 mod lend;

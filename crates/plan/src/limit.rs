@@ -1,6 +1,7 @@
 //! Counts that only limit how much state is opened: half-open connections, sessions of a host.
 //! Kept by each shard for itself they are a capacity like any other, which each shard has too.
 
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
@@ -21,22 +22,57 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    pub(crate) fn new(sharded: BTreeSet<String>, refused: BTreeSet<String>, paths: &Paths) -> Self {
+    pub(crate) fn new(
+        sharded: BTreeSet<String>,
+        refused: BTreeSet<String>,
+        counts: &Counts<'_>,
+    ) -> Self {
         let kept: BTreeSet<String> = sharded.union(&refused).cloned().collect();
-        let counts = kept.iter().filter(|name| is_count(name, paths, &mut Reads::of(name, paths)));
+        let counts = kept.iter().filter(|name| counts.of(name, |count| count.counts));
         Self { counts: counts.cloned().collect(), sharded, kept }
     }
 }
 
-/// Whether an object is a count of this kind: what is read from it goes nowhere but into itself and
-/// into conditions; where it decides, the packet is dropped, leaving nothing, or an entry of a sharded
-/// object opened or closed; and it changes only together with one.
-pub(crate) fn is_limit(name: &str, beside: &Beside, paths: &Paths) -> bool {
-    let mut reads = Reads::of(name, paths);
-    beside.counts.contains(name)
-        && !reads.unknowns.is_empty()
-        && paths.paths.iter().all(|path| keeps_to_itself(name, beside, path, &mut reads))
-        && only_refuses(name, paths, &mut reads)
+/// What is so of objects that count, whatever stands beside them: found once, when it is asked for.
+pub(crate) struct Counts<'p> {
+    paths: &'p Paths,
+    known: RefCell<HashMap<String, Count<'p>>>,
+}
+
+struct Count<'p> {
+    reads: Reads<'p>,
+    counts: bool,
+    only_refuses: Option<bool>,
+}
+
+impl<'p> Counts<'p> {
+    pub(crate) fn new(paths: &'p Paths) -> Self {
+        Self { paths, known: RefCell::default() }
+    }
+
+    fn of<T>(&self, name: &str, ask: impl FnOnce(&mut Count<'p>) -> T) -> T {
+        let mut known = self.known.borrow_mut();
+        if let Some(count) = known.get_mut(name) {
+            return ask(count);
+        }
+        let mut reads = Reads::of(name, self.paths);
+        let counts = is_count(name, self.paths, &mut reads);
+        let count = Count { reads, counts, only_refuses: None };
+        ask(known.entry(name.to_owned()).or_insert(count))
+    }
+
+    /// Whether an object is a count of this kind: what is read from it goes nowhere but into itself and
+    /// into conditions; where it decides, the packet is dropped, leaving nothing, or an entry of a sharded
+    /// object opened or closed; and it changes only together with one.
+    pub(crate) fn is_limit(&self, name: &str, beside: &Beside) -> bool {
+        let paths = self.paths;
+        self.of(name, |Count { reads, only_refuses, .. }| {
+            beside.counts.contains(name)
+                && !reads.unknowns.is_empty()
+                && paths.paths.iter().all(|path| keeps_to_itself(name, beside, path, reads))
+                && *only_refuses.get_or_insert_with(|| refuses_only(name, paths, reads))
+        })
+    }
 }
 
 /// Whether an object counts: what is stored is what was read there, changed, or a constant to begin
@@ -133,7 +169,7 @@ type Deeds = (bool, Vec<Rc<str>>);
 
 /// Whether it makes no difference what the count is, but for packets that are dropped where it is one way: of those
 /// that are not, the same becomes both ways.
-fn only_refuses(name: &str, paths: &Paths, reads: &mut Reads<'_>) -> bool {
+fn refuses_only(name: &str, paths: &Paths, reads: &mut Reads<'_>) -> bool {
     // By what was the same until the count was asked, and what was asked: what comes after where it is so, and not.
     type Asked<'p> = (&'p str, Option<usize>, Option<&'p str>, Vec<Term>, Term);
     let mut ways: HashMap<Asked<'_>, [BTreeSet<Deeds>; 2]> = HashMap::new();

@@ -11,8 +11,8 @@ use crate::filter::{Caller, Need, caller};
 use crate::left::{read, why_left};
 use crate::owned::{Decoded, decoded, interchangeable, is_foreign, owner};
 use crate::resolve::{Keyed, OTHER_PACKET, SHARED};
-use crate::returned::{Arriving, returned, unasked};
-use crate::stale::{is_given, is_given_anew, why_stale};
+use crate::returned::{Arriving, unasked};
+use crate::stale::{is_given, is_given_anew};
 use crate::touch::{Context, Part, Touches};
 use crate::variant::ABSENT;
 use crate::word::{FieldId, Fields, Sum};
@@ -329,8 +329,7 @@ fn share_stale(
     if found.refused.contains_key(&allocator) {
         return;
     }
-    let reason = why_stale(touches.paths, &touches.paths.objects[allocator].name);
-    let Some(reason) = reason else { return };
+    let Some(reason) = touches.indices.why_stale(allocator) else { return };
     let is_index = |part: &Part| *part == Part::Fresh(allocator);
     let names = |keys: &[Keyed<'_>]| keys.iter().any(|keyed| keyed.parts.iter().any(is_index));
     for (object, keys) in keys {
@@ -357,7 +356,7 @@ fn share_left_by_field(
     let is_owned = |object: &usize| found.owners.get(object) == Some(&allocator);
     let arriving = |keyed: &Keyed<'_>| arriving(touches, keyed);
     let own = keys.iter().filter(|(object, _)| is_owned(object)).flat_map(|(_, keys)| keys);
-    let mut brought: BTreeMap<Arriving, u32> = returned(paths, pool);
+    let mut brought: BTreeMap<Arriving, u32> = touches.indices.returned(allocator).clone();
     for (one, field) in own.flat_map(|one| arriving(one).into_iter().map(move |it| (one, it))) {
         brought.entry(field).or_insert(one.line);
     }

@@ -2,12 +2,14 @@
 //! of the packet that made it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
 
 use anabranch_analysis::expr::{Binary, Node, SymbolId, Term, Terms};
 use anabranch_analysis::{Access, CallPath, Mode, Paths, Site};
 
 use crate::class::{Classes, classes_of};
 use crate::filter::{Caller, Need, OF_CONTROL, caller};
+use crate::indices::Indices;
 use crate::timer::{Arrival, in_fields};
 use crate::variant::{aligned, hide_unknown};
 use crate::word::{Fields, Word, word};
@@ -75,11 +77,13 @@ pub(crate) struct Write {
 }
 
 /// Everything that the call paths touch.
+#[derive(Clone)]
 pub(crate) struct Touches<'p> {
     pub(crate) paths: &'p Paths,
     pub(crate) needs: Vec<Need>,
     pub(crate) fields: Fields,
     pub(crate) contexts: Vec<Option<Context>>,
+    pub(crate) indices: Rc<Indices<'p>>,
     pub(crate) touches: Vec<Touch<'p>>,
     /// Objects that are shared: who stored what is read from them may be in any shard.
     pub(crate) distrusted: BTreeSet<usize>,
@@ -131,6 +135,7 @@ impl<'p> Touches<'p> {
         let mut all = Self {
             paths,
             contexts: Vec::new(),
+            indices: Rc::new(Indices::new(paths)),
             fields: Fields::default(),
             touches: Vec::new(),
             distrusted: BTreeSet::new(),
