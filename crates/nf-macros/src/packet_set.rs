@@ -17,6 +17,28 @@ pub(crate) fn name(module: &Module) -> TokenStream {
     }
 }
 
+/// `Value::ADDRESS` of the state of sets whose only IPv4 key is one address.
+pub(crate) fn address(set: &PacketSet) -> TokenStream {
+    let mut lists = numbered(set).filter(|(_, list)| list.ipv4);
+    let (Some((number, list)), None) = (lists.next(), lists.next()) else {
+        return TokenStream::new();
+    };
+    let end = match list.fields[..] {
+        [KeyField::SrcAddress] if !set.bidirectional => format_ident!("Source"),
+        [KeyField::DstAddress] if !set.bidirectional => format_ident!("Destination"),
+        _ => return TokenStream::new(),
+    };
+    quote! {
+        const ADDRESS: ::core::option::Option<::anabranch_nf::packet_set::OneAddress> =
+            ::core::option::Option::Some(::anabranch_nf::packet_set::OneAddress::#end(#number));
+    }
+}
+
+/// Key lists with their numbers.
+fn numbered(set: &PacketSet) -> impl Iterator<Item = (u8, &KeyList)> {
+    (1..=u8::MAX).zip(&set.keys)
+}
+
 fn constant(port: &Ident) -> Ident {
     Ident::new(&port.to_string().to_uppercase(), port.span())
 }
@@ -49,12 +71,10 @@ fn key(set: &PacketSet) -> TokenStream {
             if __packet.port() != #port { return ::anabranch_nf::packet_set::SetKey::None; }
         }
     });
-    let lists: Vec<(u8, &KeyList)> = (1..=u8::MAX).zip(&set.keys).collect();
     let family = |ipv4: bool| {
-        let tests = lists
-            .iter()
+        let tests = numbered(set)
             .filter(move |(_, list)| if ipv4 { list.ipv4 } else { list.ipv6 })
-            .map(move |(number, list)| test(list, *number, set.bidirectional, ipv4));
+            .map(move |(number, list)| test(list, number, set.bidirectional, ipv4));
         tests.collect::<TokenStream>()
     };
     let (ipv4, ipv6) = (family(true), family(false));

@@ -10,13 +10,15 @@ use syn::{
 };
 
 use crate::arithmetic::tokens;
+use crate::packet_set;
 
 /// The module's plain types, and the packet set's state.
 pub(crate) fn expand(module: &Module) -> TokenStream {
-    let set = module.packet_set.iter().map(|set| &set.item);
-    let structs = tokens(module.structs.iter().chain(set).map(structure));
+    let structs = tokens(module.structs.iter().map(|item| structure(item, &TokenStream::new())));
+    let set = module.packet_set.as_ref();
+    let set = set.map(|set| structure(&set.item, &packet_set::address(set)));
     let enums = tokens(module.enums.iter().map(choice));
-    quote!(#structs #enums)
+    quote!(#structs #set #enums)
 }
 
 /// What every plain type derives.
@@ -36,7 +38,8 @@ pub(crate) fn plain_fields(fields: &mut Fields) {
     }
 }
 
-fn structure(item: &ItemStruct) -> TokenStream {
+/// A struct; `more` of its `Value`.
+fn structure(item: &ItemStruct, more: &TokenStream) -> TokenStream {
     let mut item = item.clone();
     item.attrs = docs(&item.attrs);
     item.vis = public();
@@ -55,6 +58,7 @@ fn structure(item: &ItemStruct) -> TokenStream {
         packed: quote!(let Self #bindings = self; #packed),
         unpacked: quote!(Self #unpacked),
         shape: shape(&item.fields),
+        more: more.clone(),
     };
     let given = implementations(name, &item.generics, &quote!(Self #zero), &bits);
     quote!(#derives #item #given)
@@ -119,6 +123,7 @@ fn packed_choice(item: &ItemEnum, tag: u32) -> Bits {
     });
     Bits {
         shape: quote!(::anabranch_nf::shape::Shape::choice(#tag, [#(#shapes),*])),
+        more: TokenStream::new(),
         folded: TokenStream::new(),
         described: TokenStream::new(),
         width: quote!(#tag + #widest),
@@ -148,6 +153,7 @@ struct Bits {
     packed: TokenStream,
     unpacked: TokenStream,
     shape: TokenStream,
+    more: TokenStream,
 }
 
 /// `Value`, `Key` and `Default`.
@@ -157,7 +163,7 @@ fn implementations(
     zero: &TokenStream,
     bits: &Bits,
 ) -> TokenStream {
-    let Bits { folded, described, width, packed, unpacked, shape } = bits;
+    let Bits { folded, described, width, packed, unpacked, shape, more } = bits;
     let with = |bound: &TokenStream| {
         let mut generics = generics.clone();
         for parameter in &mut generics.params {
@@ -172,6 +178,7 @@ fn implementations(
     let (key_impl, ..) = key.split_for_impl();
     quote! {
         impl #value_impl ::anabranch_nf::Value for #name #ty {
+            #more
             const BITS: u32 = #width;
             #[inline(always)]
             fn zero() -> Self { #zero }

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use anabranch_packet::{MacAddr, Port};
 
 use crate::pack::{Pack, Unpack, wider};
+use crate::packet_set::OneAddress;
 use crate::shape::Shape;
 use crate::trace::{Form, Parts};
 
@@ -17,6 +18,8 @@ use crate::trace::{Form, Parts};
 pub trait Value: Copy + PartialEq + Debug + Send + Sync + 'static {
     /// Whether it is a number, so that parts of it add up.
     const NUMBER: bool = false;
+    /// Of the state of a packet set whose IPv4 sets are one address each, where that stands.
+    const ADDRESS: Option<OneAddress> = None;
     /// Bits that it packs into; 0 for what no state object holds.
     const BITS: u32;
     /// The zero value.

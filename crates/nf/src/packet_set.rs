@@ -1,7 +1,12 @@
 //! Packet sets: state that belongs to the packets of one flow, connection, host.
 
+mod stored;
+
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
+
+pub use stored::OneAddress;
+pub(crate) use stored::Stored;
 
 use crate::key::{Fold, Hash, Key, Value};
 use crate::pack::{Pack, Unpack};
@@ -44,7 +49,13 @@ impl SetKey4 {
 
     #[inline(always)]
     fn of_ends(first: u64, second: u64, list: u8) -> Self {
-        Self { first: first | u64::from(list) << 48, second }
+        Self { first: first | Self::list(list), second }
+    }
+
+    /// Where the number of the key list stands in the first end's word.
+    #[inline(always)]
+    const fn list(list: u8) -> u64 {
+        (list as u64) << 48
     }
 }
 
@@ -305,7 +316,7 @@ impl<S> Entry<S> {
 
 /// The packet sets of one address family.
 pub struct SetTable<K, S> {
-    table: Table<K, Entry<S>>,
+    table: Table<Stored<K, S>, Entry<S>>,
     wheel: Wheel,
     lifetime: u32,
     /// Which shards its sets belong to, where these may move to other workers.
@@ -334,7 +345,7 @@ impl<K: Key, S: Value> SetTable<K, S> {
     /// The hash of `key`.
     #[inline(always)]
     pub fn hash(&self, key: &K) -> Hash {
-        self.table.hash(key)
+        self.table.hash(&Stored::new(key))
     }
 
     /// Fetches the bucket of this hash.
@@ -346,20 +357,20 @@ impl<K: Key, S: Value> SetTable<K, S> {
     /// The set of `key`, alive or not yet collected.
     #[inline(always)]
     pub fn find(&self, hash: Hash, key: &K) -> Option<SlotId> {
-        self.table.find(hash, key)
+        self.table.find(hash, &Stored::new(key))
     }
 
     /// The set of `key`, alive or not yet collected.
     #[inline(always)]
     pub fn get(&self, hash: Hash, key: &K) -> Option<&Entry<S>> {
-        self.table.get(hash, key)
+        self.table.get(hash, &Stored::new(key))
     }
 
     /// The same, to be changed.
     #[inline(always)]
     pub fn get_mut(&mut self, hash: Hash, key: &K) -> Option<&mut Entry<S>> {
         self.table.prefetch_rest(hash);
-        self.table.get_mut(hash, key)
+        self.table.get_mut(hash, &Stored::new(key))
     }
 
     /// The set at `id`, as [`find`](Self::find) or [`open`](Self::open) returned it just now.
@@ -376,7 +387,7 @@ impl<K: Key, S: Value> SetTable<K, S> {
         let lifetime = self.lifetime;
         let deadline = ends(now, lifetime);
         let entry = Entry::new(deadline, lifetime, state);
-        let id = self.table.insert(hash, key, entry)?;
+        let id = self.table.insert(hash, Stored::new(&key), entry)?;
         if let Some(tags) = &mut self.tags {
             tags.note(id.0);
         }
@@ -393,7 +404,7 @@ impl<K: Key, S: Value> SetTable<K, S> {
         let (key, entry) = self.table.remove(hash, id)?;
         self.wheel.dequeue(id.0);
         if let Some(journal) = self.journal.as_deref_mut() {
-            journal.clear(id.0, shard, key);
+            journal.clear(id.0, shard, key.key());
         }
         Some(entry.state)
     }
@@ -423,7 +434,7 @@ impl<K: Key, S: Value> SetTable<K, S> {
         while *budget > 0 {
             let id = self.wheel.pop(now)?;
             *budget -= 1;
-            let Some(key) = self.table.key(SlotId(id)) else { continue };
+            let Some(key) = self.table.key(SlotId(id)).map(Stored::key) else { continue };
             let entry = self.table.value(SlotId(id));
             if entry.is_alive(now) {
                 self.wheel.queue(id, entry.deadline.tick());
@@ -474,7 +485,7 @@ impl<K: Key, S: Value> SetTable<K, S> {
 }
 
 /// When the set in a slot ends; 0: there is none.
-pub(crate) fn ends_at<K: Key, S: Value>(table: &Table<K, Entry<S>>, slot: u32) -> Tick {
+pub(crate) fn ends_at<K: Key, S: Value>(table: &Table<Stored<K, S>, Entry<S>>, slot: u32) -> Tick {
     let id = SlotId(slot);
     table.key(id).map_or(0, |_| table.value(id).deadline.tick())
 }
@@ -494,7 +505,7 @@ impl<K: Key, S: Value> Journaled for SetTable<K, S> {
         let ends = |place| ends_at(&self.table, place);
         for (place, step) in journal.take_divided(name, moment, shard_of, ends, sink) {
             sink.at(Some(step));
-            let Some(key) = self.table.key(SlotId(place)) else { continue };
+            let Some(key) = self.table.key(SlotId(place)).map(Stored::key) else { continue };
             let set = self.table.value_mut(SlotId(place));
             set.lifetime.note(false);
             moment.put(sink, (name, shard_of(place)), &key, &set.told(moment));
@@ -510,7 +521,7 @@ impl<K: Key, S: Value> Journaled for SetTable<K, S> {
         let id = found.unwrap_or_else(|| {
             // As of shards that move: none may be lost.
             self.make_room(1);
-            let id = self.table.place(hash, key, set.copied());
+            let id = self.table.place(hash, Stored::new(&key), set.copied());
             self.tags.as_mut().and_then(|tags| tags.note(id.0));
             id
         });
@@ -538,7 +549,7 @@ impl<K: Key, S: Value> Movable for SetTable<K, S> {
         // What leaves is not gone.
         let mut journal = self.journal.take();
         for (slot, tag) in places {
-            let Some(key) = self.table.key(SlotId(slot)) else { continue };
+            let Some(key) = self.table.key(SlotId(slot)).map(Stored::key) else { continue };
             let Entry { deadline, lifetime, state } = self.table.value(SlotId(slot));
             let (lifetime, state) = (lifetime.ticks(), *state);
             let is_refreshed = journal.as_mut().is_some_and(|journal| journal.leave(slot));
@@ -557,7 +568,7 @@ impl<K: Key, S: Value> Movable for SetTable<K, S> {
             let (hash, deadline) = (self.hash(&key), shift.of(deadline));
             let mut entry = Entry::new(deadline, lifetime, state);
             entry.lifetime.note(is_refreshed && self.journal.is_some());
-            let id = self.table.place(hash, key, entry);
+            let id = self.table.place(hash, Stored::new(&key), entry);
             self.wheel.queue(id.0, deadline);
             if let Some(tags) = &mut self.tags {
                 tags.set(id.0, tag);

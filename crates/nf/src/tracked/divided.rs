@@ -12,7 +12,7 @@ use crate::context::{ends, to_ticks};
 use crate::function::BuildError;
 use crate::key::{Hash, Key, Value};
 use crate::memory::Zeroed;
-use crate::packet_set::{Entry, SetShape, ends_at};
+use crate::packet_set::{Entry, SetShape, Stored, ends_at};
 use crate::state::TableUse;
 use crate::state::journal::{self, Journal, Moment, Sink, Steps};
 use crate::state::table::{SlotId, Table};
@@ -27,7 +27,7 @@ const CHANGES: usize = 64;
 /// They are changed where they lie. What a change took away is remembered until the transaction has
 /// committed ([`forget`](Self::forget)) or is given up ([`take_back`](Self::take_back)).
 pub struct DividedSets<K, S> {
-    table: Table<K, Entry<S>>,
+    table: Table<Stored<K, S>, Entry<S>>,
     changes: Vec<Change<S>>,
     lifetime: u32,
     /// Its number in a profile.
@@ -138,7 +138,7 @@ impl<K: Key, S: Value> DividedSets<K, S> {
         seed: u64,
     ) -> Result<(Vec<Self>, Arc<Ages>), BuildError> {
         let workers = domain.workers() as u32;
-        let whole = Table::<K, Entry<S>>::new(shape.capacity, seed);
+        let whole = Table::<Stored<K, S>, Entry<S>>::new(shape.capacity, seed);
         let table = || whole.for_one_of(workers);
         let slots = table().slots();
         let all = slots.checked_mul(workers).filter(|&all| all <= Wheel::MOST).ok_or_else(|| {
@@ -173,7 +173,7 @@ impl<K: Key, S: Value> DividedSets<K, S> {
     /// The hash of `key`, the same in every worker's table.
     #[inline(always)]
     pub fn hash(&self, key: &K) -> Hash {
-        self.table.hash(key)
+        self.table.hash(&Stored::new(key))
     }
 
     /// Fetches the bucket of this hash.
@@ -199,7 +199,7 @@ impl<K: Key, S: Value> DividedSets<K, S> {
             return None;
         }
         let tick = set.deadline().tick();
-        let id = self.table.insert(hash, *key, set)?;
+        let id = self.table.insert(hash, Stored::new(key), set)?;
         len.add(transaction, 1);
         wheel.queue(transaction, self.first + id.0, tick);
         Some(id)
@@ -246,7 +246,7 @@ impl<K: Key, S: Value> DividedSets<K, S> {
     /// Removes the set in `slot` if its time has run out at `now`. For who is alone.
     pub fn age(&mut self, slot: u32, now: Tick) -> Age<S> {
         let id = SlotId(slot);
-        let Some(key) = self.table.key(id) else { return Age::Gone };
+        let Some(key) = self.table.key(id).map(Stored::key) else { return Age::Gone };
         let entry = self.table.value(id);
         if entry.is_alive(now) {
             return Age::Alive(entry.deadline().tick());
@@ -275,7 +275,7 @@ impl<K: Key, S: Value> DividedSets<K, S> {
         let ends = |slot| ends_at(&self.table, slot);
         for (slot, step) in kept.journal.take(name, moment, ends, sink) {
             sink.at(Some(step));
-            let Some(key) = self.table.key(SlotId(slot)) else { continue };
+            let Some(key) = self.table.key(SlotId(slot)).map(Stored::key) else { continue };
             let set = self.table.value(SlotId(slot)).told(moment);
             moment.put(sink, (name, kept.shard(slot)), &key, &set);
         }
@@ -411,7 +411,9 @@ impl<K: Key, S: Value> PacketSets<K, S> for &mut DividedSets<K, S> {
 
     #[inline(always)]
     fn find(&mut self, transaction: &Transaction, (hash, key): (Hash, &K), now: Tick) -> Found<S> {
-        let Some((id, entry)) = self.table.find_value(hash, key) else { return Found::None };
+        let Some((id, entry)) = self.table.find_value(hash, &Stored::new(key)) else {
+            return Found::None;
+        };
         Found::at(transaction, DividedSets::<K, S>::open_set(id, entry), now)
     }
 
@@ -469,7 +471,7 @@ impl<K: Key, S: Value> PacketSets<K, S> for &mut DividedSets<K, S> {
     fn close(&mut self, transaction: &Transaction, hash: Hash, set: &OpenSet<S>) {
         let Ages { len, wheel, .. } = &*self.ages;
         if let Some((key, _)) = self.table.remove(hash, SlotId(set.number)) {
-            self.kept.iter_mut().for_each(|kept| kept.closed(set.number, key));
+            self.kept.iter_mut().for_each(|kept| kept.closed(set.number, key.key()));
             self.wrote = true;
             wheel.turn(transaction).dequeue(self.first + set.number);
             len.add(transaction, -1);
@@ -497,7 +499,7 @@ mod tests {
     /// What there is of each of these hosts: deadline, lifetime, state.
     fn content(sets: &DividedSets<SetKey4, u64>) -> Vec<Option<(u32, u32, u64)>> {
         let look = |host| {
-            let set = sets.table.get(sets.hash(&key(host)), &key(host))?;
+            let set = sets.table.get(sets.hash(&key(host)), &Stored::new(&key(host)))?;
             Some((set.deadline().tick(), set.lifetime(), set.state))
         };
         (0..20).map(look).collect()
