@@ -17,20 +17,31 @@ pub(crate) fn name(module: &Module) -> TokenStream {
     }
 }
 
-/// `Value::ADDRESS` of the state of sets whose only IPv4 key is one address.
-pub(crate) fn address(set: &PacketSet) -> TokenStream {
-    let mut lists = numbered(set).filter(|(_, list)| list.ipv4);
-    let (Some((number, list)), None) = (lists.next(), lists.next()) else {
-        return TokenStream::new();
-    };
-    let end = match list.fields[..] {
-        [KeyField::SrcAddress] if !set.bidirectional => format_ident!("Source"),
-        [KeyField::DstAddress] if !set.bidirectional => format_ident!("Destination"),
-        _ => return TokenStream::new(),
-    };
+/// `Value::ADDRESSES` of the state of a packet set.
+pub(crate) fn addresses(set: &PacketSet) -> TokenStream {
+    let (ipv4, ipv6) = (address(set, |list| list.ipv4), address(set, |list| list.ipv6));
     quote! {
-        const ADDRESS: ::core::option::Option<::anabranch_nf::packet_set::OneAddress> =
-            ::core::option::Option::Some(::anabranch_nf::packet_set::OneAddress::#end(#number));
+        const ADDRESSES: [::core::option::Option<::anabranch_nf::packet_set::OneAddress>; 2] =
+            [#ipv4, #ipv6];
+    }
+}
+
+/// The address that is all of the only key of one version of IP.
+fn address(set: &PacketSet, is_of_version: impl Fn(&KeyList) -> bool) -> TokenStream {
+    let mut lists = numbered(set).filter(|(_, list)| is_of_version(list));
+    let end = match (lists.next(), lists.next()) {
+        (Some((number, list)), None) if !set.bidirectional => match list.fields[..] {
+            [KeyField::SrcAddress] => Some((number, format_ident!("Source"))),
+            [KeyField::DstAddress] => Some((number, format_ident!("Destination"))),
+            _ => None,
+        },
+        _ => None,
+    };
+    match end {
+        Some((number, end)) => quote! {
+            ::core::option::Option::Some(::anabranch_nf::packet_set::OneAddress::#end(#number))
+        },
+        None => quote!(::core::option::Option::None),
     }
 }
 

@@ -16,7 +16,7 @@ use crate::packet_set;
 pub(crate) fn expand(module: &Module) -> TokenStream {
     let structs = tokens(module.structs.iter().map(|item| structure(item, &TokenStream::new())));
     let set = module.packet_set.as_ref();
-    let set = set.map(|set| structure(&set.item, &packet_set::address(set)));
+    let set = set.map(|set| structure(&set.item, &packet_set::addresses(set)));
     let enums = tokens(module.enums.iter().map(choice));
     quote!(#structs #set #enums)
 }

@@ -18,8 +18,8 @@ use crate::trace::{Form, Parts};
 pub trait Value: Copy + PartialEq + Debug + Send + Sync + 'static {
     /// Whether it is a number, so that parts of it add up.
     const NUMBER: bool = false;
-    /// Of the state of a packet set whose IPv4 sets are one address each, where that stands.
-    const ADDRESS: Option<OneAddress> = None;
+    /// Of the state of packet sets, by version of IP: whether each is one address.
+    const ADDRESSES: [Option<OneAddress>; 2] = [None; 2];
     /// Bits that it packs into; 0 for what no state object holds.
     const BITS: u32;
     /// The zero value.

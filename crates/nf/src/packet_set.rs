@@ -5,8 +5,8 @@ mod stored;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-pub use stored::OneAddress;
 pub(crate) use stored::Stored;
+pub use stored::{Ends, OneAddress};
 
 use crate::key::{Fold, Hash, Key, Value};
 use crate::pack::{Pack, Unpack};
@@ -49,13 +49,7 @@ impl SetKey4 {
 
     #[inline(always)]
     fn of_ends(first: u64, second: u64, list: u8) -> Self {
-        Self { first: first | Self::list(list), second }
-    }
-
-    /// Where the number of the key list stands in the first end's word.
-    #[inline(always)]
-    const fn list(list: u8) -> u64 {
-        (list as u64) << 48
+        Self { first: first | u64::from(list) << 48, second }
     }
 }
 
@@ -325,7 +319,7 @@ pub struct SetTable<K, S> {
     journal: Option<Box<Journal<K>>>,
 }
 
-impl<K: Key, S: Value> SetTable<K, S> {
+impl<K: Ends, S: Value> SetTable<K, S> {
     /// A table of this shape, hashed with `seed`.
     pub fn new(shape: SetShape, seed: u64) -> Self {
         let lifetime = crate::context::to_ticks(shape.lifetime_ns).max(1);
@@ -485,12 +479,12 @@ impl<K: Key, S: Value> SetTable<K, S> {
 }
 
 /// When the set in a slot ends; 0: there is none.
-pub(crate) fn ends_at<K: Key, S: Value>(table: &Table<Stored<K, S>, Entry<S>>, slot: u32) -> Tick {
+pub(crate) fn ends_at<K: Ends, S: Value>(table: &Table<Stored<K, S>, Entry<S>>, slot: u32) -> Tick {
     let id = SlotId(slot);
     table.key(id).map_or(0, |_| table.value(id).deadline.tick())
 }
 
-impl<K: Key, S: Value> Journaled for SetTable<K, S> {
+impl<K: Ends, S: Value> Journaled for SetTable<K, S> {
     fn layout(&self) -> journal::Layout {
         journal::layout::<K, (u64, u32, S)>()
     }
@@ -515,13 +509,14 @@ impl<K: Key, S: Value> Journaled for SetTable<K, S> {
     fn restore(&mut self, key: &[u8], value: &[u8], moment: &Moment) -> bool {
         let (key, set) = (journal::loaded::<K>(key), Entry::of_told(value, moment));
         let (Some(key), Some(set)) = (key, set) else { return false };
+        let Some(stored) = Stored::of_told(&key) else { return false };
         let hash = self.hash(&key);
         let deadline = set.deadline.tick();
         let found = self.find(hash, &key).or_else(|| self.open(hash, key, set.state, 0));
         let id = found.unwrap_or_else(|| {
             // As of shards that move: none may be lost.
             self.make_room(1);
-            let id = self.table.place(hash, Stored::new(&key), set.copied());
+            let id = self.table.place(hash, stored, set.copied());
             self.tags.as_mut().and_then(|tags| tags.note(id.0));
             id
         });
@@ -542,7 +537,7 @@ struct MovedSet<K, S> {
     state: S,
 }
 
-impl<K: Key, S: Value> Movable for SetTable<K, S> {
+impl<K: Ends, S: Value> Movable for SetTable<K, S> {
     fn take_shards(&mut self, bundle: &mut Bundle) {
         let places = self.tags.as_ref().map_or_else(Vec::new, |tags| tags.places(bundle.shards()));
         let mut moved = Vec::with_capacity(places.len());

@@ -58,6 +58,8 @@ pub mod quota {
     }
 
     impl nf::Value for Source {
+        const ADDRESSES: [Option<packet_set::OneAddress>; 2] =
+            [Some(packet_set::OneAddress::Source(1)), Some(packet_set::OneAddress::Source(2))];
         const BITS: u32 = <u64 as nf::Value>::BITS;
         #[inline(always)]
         fn zero() -> Self {

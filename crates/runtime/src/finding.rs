@@ -2,10 +2,10 @@
 
 use std::hint::cold_path;
 
-use anabranch_nf::packet_set::{SetKey, SetKey4, SetKey6, SetTable};
+use anabranch_nf::packet_set::{Ends, SetKey, SetKey4, SetKey6, SetTable};
 use anabranch_nf::state::TableUse;
 use anabranch_nf::tracked::{DividedSets, SharedSets};
-use anabranch_nf::{Environment, Hash, Key, LookAhead as _, NetworkFunction, Value, elements};
+use anabranch_nf::{Environment, Hash, LookAhead as _, NetworkFunction, Value, elements};
 use anabranch_packet::{Common, Frame, Hollow, Layout, Mode, Packet, parse_any, parse_common_word};
 use anabranch_txn::MOST_ITEMS;
 
@@ -30,7 +30,7 @@ pub(crate) trait Places<K> {
 
 macro_rules! places {
     ($($table:ident)*) => {$(
-        impl<K: Key, S: Value> Places<K> for $table<K, S> {
+        impl<K: Ends, S: Value> Places<K> for $table<K, S> {
             #[inline(always)]
             fn hash(&self, key: &K) -> Hash {
                 self.hash(key)

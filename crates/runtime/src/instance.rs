@@ -6,13 +6,12 @@ mod speculation;
 pub(crate) mod storing;
 
 use anabranch_nf::l3::{Arrival, TABLES};
-use anabranch_nf::packet_set::{Entry, SetKey, SetKey4, SetKey6, SetShape, SetTable, Spot};
+use anabranch_nf::packet_set::{Ends, Entry, SetKey, SetKey4, SetKey6, SetShape, SetTable, Spot};
 use anabranch_nf::settings::Settings as _;
 use anabranch_nf::state::wheel::Tick;
 use anabranch_nf::state::{Scope, TableUse, Ward};
 use anabranch_nf::{
-    BuildError, Builder, Builtin, Context, DropReason, Environment, Key, NetworkFunction, Value,
-    Verdict,
+    BuildError, Builder, Builtin, Context, DropReason, Environment, NetworkFunction, Value, Verdict,
 };
 use anabranch_packet::{
     Common, Frame, Layout, Malformed, Meta, Mode, Packet, Port, Real, parse, parse_any,
@@ -640,7 +639,7 @@ pub(crate) fn refused<N: NetworkFunction>(layout: Layout) -> Option<Malformed> {
 }
 
 /// Opens the set `key` and handles its first packet.
-fn open<N: NetworkFunction, K: Key>(
+fn open<N: NetworkFunction, K: Ends>(
     nf: &mut N,
     sets: &mut SetTable<K, N::Set>,
     environment: &mut Environment,

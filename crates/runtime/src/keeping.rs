@@ -285,8 +285,8 @@ fn restore<N: NetworkFunction>(
     let Restored { entries, refused } = sum;
     if refused > 0 {
         warnings.push(format!(
-            "{refused} of {} stored entries were left out: tables were larger before, or others than this \
-             function have written them, in another size",
+            "{refused} of {} stored entries were left out: tables were larger before, packet sets had other keys, \
+             or others than this function have written them, in another size",
             entries + refused
         ));
     }

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! as they are:  header | key value | key value | …        keys and values with the gaps of their types
-//! packed:       header | key key … | value value …        keys of 64 bits at most, bytes without gaps
+//! packed:       header | key key … | value value …        keys of 128 bits at most, bytes without gaps
 //! ```
 //!
 //! They are packed where more of them fit into a line that way: an IPv4 address, a port and a protocol are
 //! seven bytes, which Rust makes eight, and with a number of four bytes there are five in a line instead of
-//! four. A packed key is one word, which is read and compared as such.
+//! four. A packed key is one word or two, which are read and compared as such.
 
 use std::marker::PhantomData;
 use std::mem::{MaybeUninit, offset_of};
@@ -63,7 +63,7 @@ impl<K: Key, V> Bucket<K, V> {
 
     /// Bytes of a packed key.
     const KEY: usize = (K::BITS as usize).div_ceil(8);
-    const CAN_BE_PACKED: bool = 1 <= Self::KEY && Self::KEY <= 8 && size_of::<V>() > 0;
+    const CAN_BE_PACKED: bool = 1 <= Self::KEY && Self::KEY <= 16 && size_of::<V>() > 0;
     /// Where the values lie behind so many packed keys.
     const fn values_behind(keys: usize) -> usize {
         (HEADER + keys * Self::KEY).next_multiple_of(align_of::<V>())
@@ -89,12 +89,12 @@ impl<K: Key, V> Bucket<K, V> {
         (Self::FIRST + offset_of!(Slot<K, V>, value), Self::SLOT)
     };
 
-    /// A key as it is packed.
+    /// A key as it is packed; its second word is 0 where it has one only.
     #[inline(always)]
-    fn word(key: &K) -> u64 {
-        let mut word = [0];
-        key.pack(&mut Pack::new(&mut word));
-        word[0]
+    fn words(key: &K) -> [u64; 2] {
+        let mut words = [0; 2];
+        key.pack(&mut Pack::new(&mut words));
+        words
     }
 
     /// Where the key of a slot lies that is as it is.
@@ -109,18 +109,23 @@ impl<K: Key, V> Bucket<K, V> {
         unsafe { bucket.add(Self::FIRST + offset_of!(Slot<K, V>, key) + slot * Self::SLOT).cast() }
     }
 
-    /// The packed key of a slot: eight bytes that end with it, without those of the header or of the key
-    /// before it that they begin with.
+    /// The packed key of a slot. Its last word is in eight bytes that end with it, without those of the header or
+    /// of the key before it that they begin with.
     ///
     /// # Safety
     /// As in [`key_as_is`](Self::key_as_is).
     #[inline(always)]
-    unsafe fn key_word(bucket: *mut u8, slot: usize) -> u64 {
+    unsafe fn key_words(bucket: *mut u8, slot: usize) -> [u64; 2] {
         debug_assert!(slot < Self::SLOTS);
         // SAFETY: they lie in the bucket, and all up to the values is bytes that are initialised, zero from
         // the start.
-        let word = unsafe { bucket.add((slot + 1) * Self::KEY).cast::<u64>().read_unaligned() };
-        u64::from_le(word) >> (64 - 8 * Self::KEY as u32)
+        let word = |at: usize| unsafe { bucket.add(at).cast::<u64>().read_unaligned() };
+        let last = u64::from_le(word((slot + 1) * Self::KEY));
+        if Self::KEY <= 8 {
+            return [last >> (64 - 8 * Self::KEY as u32), 0];
+        }
+        let first = u64::from_le(word(HEADER + slot * Self::KEY));
+        [first, last >> (128 - 8 * Self::KEY as u32)]
     }
 
     /// Whether the entry of a slot has this key.
@@ -131,7 +136,9 @@ impl<K: Key, V> Bucket<K, V> {
     pub(super) unsafe fn has_key(bucket: *mut u8, slot: usize, key: &K) -> bool {
         if Self::IS_PACKED {
             // SAFETY: the caller's.
-            return unsafe { Self::key_word(bucket, slot) } == Self::word(key);
+            let (own, words) = (unsafe { Self::key_words(bucket, slot) }, Self::words(key));
+            // Word by word: the compiler would load both into vectors.
+            return own[0] == words[0] && own[1] == words[1];
         }
         // SAFETY: the caller's; an occupied slot is initialised.
         unsafe { (*Self::key_as_is(bucket, slot)).is(key) }
@@ -145,8 +152,8 @@ impl<K: Key, V> Bucket<K, V> {
     pub(super) unsafe fn key(bucket: *mut u8, slot: usize) -> K {
         if Self::IS_PACKED {
             // SAFETY: the caller's.
-            let word = unsafe { Self::key_word(bucket, slot) };
-            return K::unpack(&mut Unpack::new(&[word]));
+            let words = unsafe { Self::key_words(bucket, slot) };
+            return K::unpack(&mut Unpack::new(&words));
         }
         // SAFETY: the caller's; an occupied slot is initialised.
         unsafe { *Self::key_as_is(bucket, slot) }
@@ -186,9 +193,9 @@ impl<K: Key, V> Bucket<K, V> {
         // SAFETY: the caller's; key and value lie in the bucket.
         unsafe {
             if Self::IS_PACKED {
-                let bytes = Self::word(&key).to_le_bytes();
+                let bytes = Self::words(&key).map(u64::to_le_bytes);
                 let at = bucket.add(HEADER + slot * Self::KEY);
-                at.copy_from_nonoverlapping(bytes.as_ptr(), Self::KEY);
+                at.copy_from_nonoverlapping(bytes.as_flattened().as_ptr(), Self::KEY);
             } else {
                 Self::key_as_is(bucket, slot).write(key);
             }

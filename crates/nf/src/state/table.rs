@@ -524,7 +524,7 @@ mod tests {
     use anabranch_packet::MacAddr;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
-    use std::net::Ipv4Addr;
+    use std::net::{Ipv4Addr, Ipv6Addr};
 
     #[derive(Clone, Copy, Debug)]
     enum Step {
@@ -661,6 +661,14 @@ mod tests {
         assert_eq!(Table::<MacAddr, u32>::SLOTS, 5);
         assert_eq!(Table::<(u32, u16), (u8, bool)>::SLOTS, 7);
         assert_eq!(Table::<u64, u32>::SLOTS, 4);
+        // Of more than a word: 9, 13, 15 and 16 bytes.
+        let both = |n| (endpoint(n), Ipv4Addr::new(!n, 0, 0, 7), u16::from(!n));
+        keeps_entries_apart(|n| (u64::from(n) << 60 | 5, n), u32::from);
+        keeps_entries_apart(both, u32::from);
+        keeps_entries_apart(both, |n| (n, u64::from(!n)));
+        keeps_entries_apart(|n| (both(n), u16::from(n) << 7), |n| [n; 3]);
+        keeps_entries_apart(|n| Ipv6Addr::from(u128::from(n) << 120 | 9), |n| [u64::from(n); 3]);
+        assert_eq!(Table::<(Endpoint, Ipv4Addr, u16), u32>::SLOTS, 3);
     }
 
     #[test]

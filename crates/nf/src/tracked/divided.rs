@@ -12,7 +12,7 @@ use crate::context::{ends, to_ticks};
 use crate::function::BuildError;
 use crate::key::{Hash, Key, Value};
 use crate::memory::Zeroed;
-use crate::packet_set::{Entry, SetShape, Stored, ends_at};
+use crate::packet_set::{Ends, Entry, SetShape, Stored, ends_at};
 use crate::state::TableUse;
 use crate::state::journal::{self, Journal, Moment, Sink, Steps};
 use crate::state::table::{SlotId, Table};
@@ -127,7 +127,7 @@ impl Ages {
     }
 }
 
-impl<K: Key, S: Value> DividedSets<K, S> {
+impl<K: Ends, S: Value> DividedSets<K, S> {
     /// A table of this shape for each worker of the domain, hashed with `seed`.
     ///
     /// # Errors
@@ -291,6 +291,7 @@ impl<K: Key, S: Value> DividedSets<K, S> {
         moment: &Moment,
     ) -> bool {
         let (key, set) = (journal::loaded::<K>(key), Entry::of_told(value, moment));
+        let key = key.filter(|key| Stored::<K, S>::of_told(key).is_some());
         let (Some(key), Some(set)) = (key, set) else { return false };
         let id = self.insert(transaction, (self.hash(&key), &key), set);
         id.iter().for_each(|id| self.kept().belongs(id.0, shard));
@@ -316,7 +317,7 @@ impl<K: Key, S: Value> DividedSets<K, S> {
     }
 }
 
-impl<K: Key, S: Value> Contended for DividedSets<K, S> {
+impl<K: Ends, S: Value> Contended for DividedSets<K, S> {
     const STRUCTURE: &'static Structure = SharedSets::<K, S>::STRUCTURE;
 
     fn parts(&self) -> Vec<(u16, &'static str)> {
@@ -399,7 +400,7 @@ impl<K: Key, S: Value> PacketSets<K, S> for &SharedSets<K, S> {
     }
 }
 
-impl<K: Key, S: Value> PacketSets<K, S> for &mut DividedSets<K, S> {
+impl<K: Ends, S: Value> PacketSets<K, S> for &mut DividedSets<K, S> {
     fn number(&self) -> u16 {
         self.number
     }

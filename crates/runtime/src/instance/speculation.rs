@@ -1,8 +1,8 @@
 //! One packet beside other workers', on an instance that they share.
 
-use anabranch_nf::packet_set::{SetKey, SetTable};
+use anabranch_nf::packet_set::{Ends, SetKey, SetTable};
 use anabranch_nf::world::Speculation;
-use anabranch_nf::{Builtin, Drop, Environment, Key, Log, NetworkFunction, Value, Verdict};
+use anabranch_nf::{Builtin, Drop, Environment, Log, NetworkFunction, Value, Verdict};
 use anabranch_packet::{Frame, Layout, Meta, Packet};
 
 use super::{Instance, Release};
@@ -39,7 +39,7 @@ impl<N: NetworkFunction> Instance<N> {
 
     /// Of a packet whose set is `key`; `None`: there is none, or its end may have come.
     #[inline(always)]
-    fn speculate_in<'a, K: Key>(
+    fn speculate_in<'a, K: Ends>(
         &'a self,
         sets: &'a SetTable<K, N::Set>,
         key: &K,
