@@ -20,8 +20,8 @@
 //! ([`Budget::turns_alike`]), `#[opaque]` functions and `L3` are unknown
 //! functions, and the paths of `init` are not among them. Nothing else is approximated but by listing a
 //! path that cannot happen: results of look-ups under keys that are equal without being the same
-//! expression are unrelated, but for what is proved of state ([`Link`]); and that what a path has freed
-//! can be taken again is not proved, but taken (`docs/paths.md`).
+//! expression are unrelated, but for what is proved of state ([`Link`]) and parts that writes leave as they were;
+//! and that what a path has freed can be taken again is not proved, but taken (`docs/paths.md`).
 //!
 //! Used by the planner and the command line; depends on `anabranch-language`, and on `anabranch-packet` for
 //! its table of header fields.

@@ -190,6 +190,8 @@ pub(crate) struct Memory {
     pub(crate) key: Vec<Term>,
     pub(crate) present: Term,
     pub(crate) value: Option<Value>,
+    /// Where the value is not known any more, parts of it that are, by the names that an unknown one's have.
+    pub(crate) left: Vec<(String, Term)>,
 }
 
 impl Part {

@@ -86,7 +86,7 @@ impl<'p> Interpreter<'p> {
         let (present, _) = self.look_up_as(held, operation, access, &key, FOUND)?;
         let value = self.stored_argument(operation, 1)?;
         self.run.accesses[access].value = self.parts(&value, "")?;
-        self.forget(held, &key);
+        self.forget_changed(held, &key, &value);
         self.remember(held, key, present, Some(value));
         Ok(Value::Bool(present))
     }

@@ -25,7 +25,7 @@ impl<'p> Interpreter<'p> {
                 Value::array(self.unknown_fields(name, &types, arguments)?)
             }
             Type::Option(some) => {
-                let present = self.terms.apply(name, Sort::Bool, Kind::Presence, arguments);
+                let present = self.leaf(name, Sort::Bool, Kind::Presence, arguments);
                 let value = self.unknown(&format!("{name}.value"), some, arguments)?;
                 self.option(present, value)
             }
@@ -152,6 +152,48 @@ impl<'p> Interpreter<'p> {
             }
         }
         Ok(())
+    }
+}
+
+/// The terms that a value is made of, each with what its symbol's name ends in where the value is
+/// [`unknown`](Interpreter::unknown).
+pub(crate) fn leaves(value: &Value, terms: &mut Terms) -> Vec<(String, Term)> {
+    let mut all = Vec::new();
+    collect_leaves(value, String::new(), terms, &mut all);
+    all
+}
+
+fn collect_leaves(value: &Value, name: String, terms: &mut Terms, into: &mut Vec<(String, Term)>) {
+    match value {
+        Value::Bool(term) | Value::Scalar(_, term) => into.push((name, *term)),
+        Value::Tuple(values) | Value::Array(values) => {
+            for (position, value) in values.iter().enumerate() {
+                collect_leaves(value, format!("{name}.{position}"), terms, into);
+            }
+        }
+        Value::Struct(shape, values) => {
+            for ((field, _), value) in shape.fields.iter().zip(values.iter()) {
+                collect_leaves(value, format!("{name}.{field}"), terms, into);
+            }
+        }
+        Value::Enum(value) if value.shape.name == "Option" => {
+            let is_some = value.number(terms);
+            let some = terms.constant(1, 8);
+            into.push((name.clone(), terms.equal(is_some, some)));
+            if let Some(Some([value])) = value.payloads.get(1).map(Option::as_deref) {
+                collect_leaves(value, format!("{name}.value"), terms, into);
+            }
+        }
+        Value::Enum(value) => {
+            into.push((name.clone(), value.number(terms)));
+            for (variant, values) in value.shape.variants.iter().zip(value.payloads.iter()) {
+                let name = format!("{name}.{}", anabranch_language::kebab(&variant.name));
+                for ((field, _), value) in variant.fields.iter().zip(values.iter().flatten()) {
+                    collect_leaves(value, format!("{name}.{field}"), terms, into);
+                }
+            }
+        }
+        _ => {}
     }
 }
 

@@ -149,12 +149,20 @@ impl<'p> Interpreter<'p> {
         key: &[Term],
         outcomes: (&'static str, &'static str),
     ) -> Eval<(Term, Option<Value>)> {
-        if let Some(known) = self.recall(object, key) {
-            let known = (known.present, known.value.clone());
-            self.run.accesses[access].outcome = Some(known.0);
-            return Ok(known);
-        }
         let name = self.result_name(access);
+        if let Some(known) = self.recall(object, key) {
+            let (present, value) = (known.present, known.value.clone());
+            self.run.accesses[access].outcome = Some(present);
+            let is_gone = self.terms.bool_of(present) == Some(false);
+            let (None, false, Some(of)) = (&value, is_gone, operation.of) else {
+                return Ok((present, value));
+            };
+            let of = self.resolve(of)?;
+            let value = self.value_left(object, key, &format!("{name}.value"), &of)?;
+            self.assume_values(access, present, &value, false)?;
+            self.remember(object, key.to_vec(), present, Some(value.clone()));
+            return Ok((present, Some(value)));
+        }
         let kind = Kind::Outcome(outcomes.0, outcomes.1);
         let is_named = self.follow_link(operation.object, key, &name);
         // Held under a number of its own: asked for without the time, so that it is there.
@@ -296,7 +304,7 @@ impl<'p> Interpreter<'p> {
             self.run.accesses[access].result = self.parts(&value, "")?;
             let new = self.updated(operation, value, closure)?;
             self.run.accesses[access].value = self.parts(&new, "")?;
-            self.forget(held, &key);
+            self.forget_changed(held, &key, &new);
             let present = self.terms.bool(true);
             self.remember(held, key, present, Some(new));
         }
@@ -438,7 +446,7 @@ impl<'p> Interpreter<'p> {
             Some(of) => self.resolve(of)?,
             None => Type::Scalar(Scalar::Unsigned(64)),
         };
-        let value = self.unknown(&self.result_name(access), &of, &[])?;
+        let value = self.value_left(operation.object, key, &self.result_name(access), &of)?;
         let present = self.terms.bool(true);
         self.assume_values(access, present, &value, false)?;
         self.remember(operation.object, key.to_vec(), present, Some(value.clone()));
@@ -453,7 +461,7 @@ impl<'p> Interpreter<'p> {
         value: Value,
     ) -> Eval {
         self.run.accesses[access].value = self.parts(&value, "")?;
-        self.forget(operation.object, &key);
+        self.forget_changed(operation.object, &key, &value);
         let present = self.terms.bool(true);
         self.remember(operation.object, key, present, Some(value));
         Ok(Value::Unit)

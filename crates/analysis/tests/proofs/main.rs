@@ -6,6 +6,7 @@ mod limits;
 mod links;
 mod pairings;
 mod values;
+mod writes;
 
 use anabranch_analysis::{Paths, Source, Verdict, paths};
 
