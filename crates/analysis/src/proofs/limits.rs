@@ -86,9 +86,12 @@ pub(super) fn asked(object: &str, paths: &[CallPath], terms: &Terms) -> Vec<(Str
         }
     }
     let compared = atoms(paths, terms).into_iter().filter_map(|term| compared(term, terms));
-    let asked = compared.filter_map(|(number, limit)| {
-        let before = || Some((stored.get(&number)?.clone(), limit));
-        asked_by((number, limit), &found, terms).or_else(before)
+    let asked = compared.flat_map(|(number, limit)| {
+        let of = |parts: &FastMap<Term, String>| Some((parts.get(&number)?.clone(), limit));
+        // What a path finds again once it has stored it may be one less than what it found first.
+        let asked = [of(&found), asked_of_more((number, limit), &found, terms)];
+        let before = if asked == [None, None] { of(&stored) } else { None };
+        asked.into_iter().chain([before]).flatten()
     });
     let mut all: Vec<(String, Limit)> = asked.collect();
     // One less of none is most of all.
@@ -118,21 +121,15 @@ pub(super) fn of_local(layout: &Layout, limits: &[Limit]) -> Vec<(String, Limit)
     limits.iter().map(|limit| (one.name.clone(), *limit)).collect()
 }
 
-/// What is asked of a part that has been found, where a number is compared.
-fn asked_by(
+/// What is asked of a part that has been found, where a number that is one less is compared: one less is below where
+/// it is not more.
+fn asked_of_more(
     (number, limit): (Term, Limit),
     parts: &FastMap<Term, String>,
     terms: &Terms,
 ) -> Option<(String, Limit)> {
-    match (parts.get(&number), limit.term()) {
-        (Some(part), _) => Some((part.clone(), limit)),
-        // One less is below where it is not more.
-        (None, Some(term)) => {
-            let before = one_more(number, terms)?;
-            Some((part_of(before, parts, terms)?.clone(), Limit::AtMost(term)))
-        }
-        (None, None) => None,
-    }
+    let (term, before) = (limit.term()?, one_more(number, terms)?);
+    Some((part_of(before, parts, terms)?.clone(), Limit::AtMost(term)))
 }
 
 /// The part that a number is, or is where something was found.

@@ -13,7 +13,7 @@ use super::state::{
     CLASS, ENDLESS, Entries, Layout, Object, PartType, Write, outcome, relevant, softened,
 };
 use crate::access::Part;
-use crate::expr::{Kind, Sort, SymbolId, Term, Terms, Words};
+use crate::expr::{Binary, Kind, Sort, SymbolId, Term, Terms, Words};
 use crate::hash::{FastMap, FastSet};
 use crate::path::CallPath;
 use crate::solver::Solver;
@@ -491,7 +491,31 @@ impl Group {
             (terms.sort(known) == small.part.sort).then(|| small.answer(known, terms))
         };
         let known: Vec<Option<Term>> = self.parts.iter().map(&mut known).collect();
-        in_a_row(&self.rows, &known, &self.parts, terms)
+        let mut all = vec![in_a_row(&self.rows, &known, &self.parts, terms)];
+        for small in &self.parts {
+            let less = self.one_less(small).zip(part(&small.part.name, terms));
+            if let Some((limit, number)) = less.filter(|(_, it)| terms.sort(*it) == small.part.sort)
+            {
+                let one = terms.constant(1, terms.width(number));
+                let less = terms.binary(Binary::Sub, number, one);
+                all.push(limit.of(less, terms));
+            }
+        }
+        terms.all(&all)
+    }
+
+    /// What one less than a number that is never zero is below: what it is no more than itself. That follows, but is
+    /// hard on solvers.
+    fn one_less(&self, small: &Small) -> Option<Limit> {
+        let Some((Limit::AtMost(limit), _)) = small.limit else { return None };
+        let is_always = |small: &Small, answer: u128| {
+            let at = self.parts.iter().position(|part| part == small);
+            at.is_some_and(|at| self.rows.iter().all(|row| row[at] == BTreeSet::from([answer])))
+        };
+        let is_zero =
+            |it: &&Small| it.part == small.part && matches!(it.limit, Some((Limit::IsZero, _)));
+        let zero = self.parts.iter().find(is_zero)?;
+        (is_always(small, 1) && is_always(zero, 0)).then_some(Limit::Below(limit))
     }
 
     fn allows(

@@ -369,3 +369,60 @@ fn what_lies_under_keys_of_a_variant_is_known() {
     ];
     are_taken(&text, &wrong);
 }
+
+/// A host that comes again gives back its place before it takes one, and is asked about by what it has left.
+const AGAIN: &str = r"#[network_function(ports(lan, wan))]
+pub mod small {
+    pub struct Settings {
+        #[setting(default = 4, min = 1)]
+        pub each: u32,
+    }
+    pub enum Reason { Wrong, Full }
+    pub struct Small {
+        settings: Settings,
+        #[capacity(64)]
+        hosts: Map<Ipv4Addr, u32>,
+    }
+    impl Small {
+        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            let Some(ip) = pkt.ipv4() else { return Forward(WAN) };
+            let host = ip.src();
+            if ip.ttl() > 9 {
+                let left = self.hosts.get(&host).unwrap_or(1) - 1;
+                if left > 0 {
+                    self.hosts.insert(host, left);
+                } else {
+                    self.hosts.remove(&host);
+                }
+                let count = self.hosts.get(&host).unwrap_or(0);
+                return if count >= self.settings.each { Drop(Reason::Wrong) } else { self.take(host, count) };
+            }
+            let count = self.hosts.get(&host).unwrap_or(0);
+            if count >= self.settings.each { return Drop(Reason::Full) }
+            self.take(host, count)
+        }
+        fn take(&mut self, host: Ipv4Addr, count: u32) -> Verdict {
+            self.hosts.insert(host, count + 1);
+            Forward(WAN)
+        }
+    }
+}
+";
+
+#[test]
+fn one_less_than_a_limit_is_known_where_it_is_found_again() {
+    let found = explored(AGAIN);
+    assert_eq!(found.proved(), ["`hosts`: `it <= settings.each && it != 0`"]);
+    assert_eq!(drops(&found), ["full"], "{}", found.to_text());
+    let wrong = [
+        (
+            "one more",
+            "if count >= self.settings.each { return",
+            "if count > self.settings.each { return",
+        ),
+        ("another limit", "count >= self.settings.each {", "count >= self.settings.each - 1 {"),
+        ("none given back", "self.hosts.insert(host, left)", "self.hosts.insert(host, left + 1)"),
+        ("of another", "let count = self.hosts", "let host = ip.dst(); let count = self.hosts"),
+    ];
+    are_taken(AGAIN, &wrong);
+}
