@@ -180,9 +180,21 @@ impl Solver {
         if let Some(answer) = self.told.get(&question) {
             return Ok(*answer);
         }
-        let answer = self.put(conditions, terms, effort)?;
+        let mut answer = self.put(conditions, terms, effort)?;
+        if answer == Answer::Unknown && self.process.is_some() {
+            answer = self.afresh(|solver| solver.put(conditions, terms, effort))?;
+        }
         self.told.insert(question, answer);
         Ok(answer)
+    }
+
+    /// What a process says that has been asked nothing else: how far one comes depends on what it was asked before,
+    /// and so on every line of the source.
+    pub(crate) fn afresh<R>(&mut self, ask: impl FnOnce(&mut Self) -> R) -> R {
+        let before = self.process.take();
+        let answer = ask(self);
+        self.process = before;
+        answer
     }
 
     fn put(&mut self, conditions: &[Term], terms: &Terms, effort: u64) -> Result<Answer, String> {

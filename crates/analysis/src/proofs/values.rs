@@ -330,7 +330,8 @@ impl Search<'_> {
             if is_refuted(asked.clone(), terms, solver)? {
                 return Ok(None);
             }
-            let Some(new) = solver.model(&asked, &[], &stored, terms) else {
+            let model = |solver: &mut Solver| solver.model(&asked, &[], &stored, terms);
+            let Some(new) = model(solver).or_else(|| solver.afresh(model)) else {
                 return Ok(Some(Found::Undecided));
             };
             if !all.insert(new) {
