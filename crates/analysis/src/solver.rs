@@ -181,7 +181,8 @@ impl Solver {
             return Ok(*answer);
         }
         let mut answer = self.put(conditions, terms, effort)?;
-        if answer == Answer::Unknown && self.process.is_some() {
+        // Of what is asked with less effort there is more, and time for it is short.
+        if answer == Answer::Unknown && effort == THOROUGH && self.process.is_some() {
             answer = self.afresh(|solver| solver.put(conditions, terms, effort))?;
         }
         self.told.insert(question, answer);
