@@ -19,7 +19,7 @@ pub(crate) fn name(module: &Module) -> TokenStream {
 
 /// `Value::ADDRESSES` of the state of a packet set.
 pub(crate) fn addresses(set: &PacketSet) -> TokenStream {
-    let (ipv4, ipv6) = (address(set, |list| list.ipv4), address(set, |list| list.ipv6));
+    let (ipv4, ipv6) = (address(set, true), address(set, false));
     quote! {
         const ADDRESSES: [::core::option::Option<::anabranch_nf::packet_set::OneAddress>; 2] =
             [#ipv4, #ipv6];
@@ -27,8 +27,8 @@ pub(crate) fn addresses(set: &PacketSet) -> TokenStream {
 }
 
 /// The address that is all of the only key of one version of IP.
-fn address(set: &PacketSet, is_of_version: impl Fn(&KeyList) -> bool) -> TokenStream {
-    let mut lists = numbered(set).filter(|(_, list)| is_of_version(list));
+fn address(set: &PacketSet, ipv4: bool) -> TokenStream {
+    let mut lists = lists(set, ipv4);
     let end = match (lists.next(), lists.next()) {
         (Some((number, list)), None) if !set.bidirectional => match list.fields[..] {
             [KeyField::SrcAddress] => Some((number, format_ident!("Source"))),
@@ -45,9 +45,10 @@ fn address(set: &PacketSet, is_of_version: impl Fn(&KeyList) -> bool) -> TokenSt
     }
 }
 
-/// Key lists with their numbers.
-fn numbered(set: &PacketSet) -> impl Iterator<Item = (u8, &KeyList)> {
-    (1..=u8::MAX).zip(&set.keys)
+/// The key lists of one version of IP, with their numbers among all.
+fn lists(set: &PacketSet, ipv4: bool) -> impl Iterator<Item = (u8, &KeyList)> {
+    let all = (1..=u8::MAX).zip(&set.keys);
+    all.filter(move |(_, list)| if ipv4 { list.ipv4 } else { list.ipv6 })
 }
 
 fn constant(port: &Ident) -> Ident {
@@ -83,9 +84,8 @@ fn key(set: &PacketSet) -> TokenStream {
         }
     });
     let family = |ipv4: bool| {
-        let tests = numbered(set)
-            .filter(move |(_, list)| if ipv4 { list.ipv4 } else { list.ipv6 })
-            .map(move |(number, list)| test(list, number, set.bidirectional, ipv4));
+        let lists = lists(set, ipv4);
+        let tests = lists.map(|(number, list)| test(list, number, set.bidirectional, ipv4));
         tests.collect::<TokenStream>()
     };
     let (ipv4, ipv6) = (family(true), family(false));

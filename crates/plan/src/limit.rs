@@ -66,11 +66,12 @@ impl<'p> Counts<'p> {
     /// object opened or closed; and it changes only together with one.
     pub(crate) fn is_limit(&self, name: &str, beside: &Beside) -> bool {
         let paths = self.paths;
-        self.of(name, |Count { reads, only_refuses, .. }| {
+        self.of(name, |count| {
+            let reads = &mut count.reads;
             beside.counts.contains(name)
                 && !reads.unknowns.is_empty()
                 && paths.paths.iter().all(|path| keeps_to_itself(name, beside, path, reads))
-                && *only_refuses.get_or_insert_with(|| refuses_only(name, paths, reads))
+                && *count.only_refuses.get_or_insert_with(|| only_refuses(name, paths, reads))
         })
     }
 }
@@ -169,7 +170,7 @@ type Deeds = (bool, Vec<Rc<str>>);
 
 /// Whether it makes no difference what the count is, but for packets that are dropped where it is one way: of those
 /// that are not, the same becomes both ways.
-fn refuses_only(name: &str, paths: &Paths, reads: &mut Reads<'_>) -> bool {
+fn only_refuses(name: &str, paths: &Paths, reads: &mut Reads<'_>) -> bool {
     // By what was the same until the count was asked, and what was asked: what comes after where it is so, and not.
     type Asked<'p> = (&'p str, Option<usize>, Option<&'p str>, Vec<Term>, Term);
     let mut ways: HashMap<Asked<'_>, [BTreeSet<Deeds>; 2]> = HashMap::new();

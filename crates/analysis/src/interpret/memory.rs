@@ -37,9 +37,9 @@ impl<'p> Interpreter<'p> {
     ) -> Eval<Value> {
         let left = self.parts_left(object, key).into_iter();
         self.aliases = left.map(|(part, term)| (format!("{name}{part}"), term)).collect();
-        let value = self.unknown(name, of, &[])?;
+        let value = self.unknown(name, of, &[]);
         self.aliases.clear();
-        Ok(value)
+        value
     }
 
     /// The parts that the path knows of an entry, or of each of several that it is one of.
