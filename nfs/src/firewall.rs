@@ -28,8 +28,8 @@
 //! that no router has forwarded (RFC 4890, section 4.4), so that the firewall can stand between
 //! hosts; ICMP errors, without which path MTU discovery fails (RFC 4890, section 4.3.1), if
 //! `allow_errors` is set and the packet they quote was sent by the host they are addressed to, which
-//! is as much as can be told from the error alone. Fragments are put together first, so that none hides
-//! what it carries (RFC 1858, RFC 3128).
+//! is as much as can be told from the error alone. Redirects never pass. Fragments are put together first,
+//! so that none hides what it carries (RFC 1858, RFC 3128).
 //!
 //! Not done: sequence numbers are not checked; a dropped packet of an open connection restarts its
 //! timeout like any other; nothing outside may open (no published services) and no protocol that

@@ -167,6 +167,17 @@ pub fn error(original: &[u8], sender: &str, error: IcmpError) -> Vec<u8> {
     written(|out| craft::icmp_error(out, &original, address(sender), error))
 }
 
+/// An ICMPv4 redirect in place of an error that a router sends from there (RFC 792).
+pub fn redirect(original: &[u8], router: &str) -> Vec<u8> {
+    let mut frame = error(original, router, IcmpError::TimeExceeded);
+    let (_, icmp) = frame.split_at_mut(34);
+    icmp[..2].copy_from_slice(&[5, 1]);
+    icmp[2..4].fill(0);
+    let checksum = Sum::new().bytes(icmp).checksum();
+    icmp[2..4].copy_from_slice(&checksum);
+    frame
+}
+
 /// A neighbour solicitation.
 pub fn solicitation(sender: &str, target: &str) -> Vec<u8> {
     let (IpAddr::V6(sender), IpAddr::V6(target)) = (address(sender), address(target)) else {

@@ -24,8 +24,8 @@
 //! change), go by the hash alone; with least connections they are dropped.
 //!
 //! What it does not do: backends of one endpoint in several services, weights, direct server return, translation
-//! between IPv4 and IPv6, pings to virtual addresses, health checks. Without `interfaces`, what is not IP passes
-//! unchanged. Fragments are put together first. A connection that only its backend ends counts till it expires.
+//! between IPv4 and IPv6, pings to virtual addresses, health checks, redirects. Without `interfaces`, what is not IP and
+//! neighbour discovery pass. Fragments are put together first. A connection that only its backend ends counts on.
 //!
 //! Memory: 62 bytes a connection over IPv4 and 128 over IPv6 in full tables, replies included; a table for each
 //! IP version, of `connections` entries. 12 bytes for each entry of a service's two Maglev tables.
@@ -170,7 +170,6 @@ pub mod lb {
         SetHealth6 { address: Ipv6Addr, healthy: bool },
     }
 
-    /// Why a packet is not forwarded.
     pub enum Reason {
         /// From a client, to what is no virtual endpoint.
         NotAService,
@@ -440,6 +439,13 @@ pub mod lb {
         }
     }
 
+    /// What is no IP, and neighbour discovery and listener messages that no router has forwarded.
+    fn is_of_the_link(pkt: &Packet) -> bool {
+        let Some(ip) = pkt.ipv6() else { return pkt.ipv4().is_none() };
+        let kind = pkt.icmpv6().map_or(0, |icmp| icmp.kind());
+        matches!((kind, ip.hop_limit()), (133..=136, 255) | (130..=132 | 143, 1))
+    }
+
     /// What becomes of an IP packet that is not balanced.
     #[cold]
     fn refused(pkt: &mut Packet) -> Verdict {
@@ -498,10 +504,8 @@ pub mod lb {
             if routes && let Some(verdict) = self.l3.admit(pkt, cx) {
                 return Err(verdict);
             }
-            let Some(to) = end_of(pkt, false) else { return Err(Drop(Reason::NotAService)) };
-            let Some(service) = self.services.get(&to) else {
-                return Err(Drop(Reason::NotAService));
-            };
+            let to = end_of(pkt, false).ok_or(Drop(Reason::NotAService))?;
+            let service = self.services.get(&to).ok_or(Drop(Reason::NotAService))?;
             self.choose(service, pkt).ok_or(Drop(Reason::NoBackend))
         }
 
@@ -575,7 +579,7 @@ pub mod lb {
         }
 
         fn orphan_there(&mut self, pkt: &mut Packet) -> Verdict {
-            if pkt.ipv4().is_none() && pkt.ipv6().is_none() {
+            if is_of_the_link(pkt) {
                 return Forward(pkt.port().other());
             }
             if pkt.port() == CLIENTS {
@@ -770,9 +774,7 @@ pub mod lb {
         }
 
         fn add(&mut self, service: u32, address: Address, port: u16) -> Result<(), &'static str> {
-            let Some(service) = self.service_number(service, address) else {
-                return Err("no such service");
-            };
+            let service = self.service_number(service, address).ok_or("no such service")?;
             let served = self.virtuals.read(service);
             let endpoint = Endpoint { address, port, protocol: served.protocol };
             if let Some(found) = self.replies.get(&endpoint) {
@@ -780,9 +782,7 @@ pub mod lb {
                 let back = is_its_own && self.edit(address, Some(port), Change::TakeUp).is_ok();
                 return if back { Ok(()) } else { Err("that endpoint is a backend already") };
             }
-            let Some(slot) = self.free_slot() else {
-                return Err("no slot is left: raise `backend_slots`");
-            };
+            let slot = self.free_slot().ok_or("no slot is left: raise `backend_slots`")?;
             let size = u64::from(self.settings.table_size.entries());
             let backend = Backend {
                 endpoint,

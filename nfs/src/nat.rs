@@ -21,9 +21,9 @@
 //! - **Hairpinning**: packets between inside hosts by way of public addresses, seen with their
 //!   public sources (RFC 4787 REQ-9, RFC 5382 REQ-8, RFC 5508 REQ-7), by `Recirculate`. For routers:
 //!   a wire knows no host's MAC address; what it sends back keeps the ones it had, and no host takes it.
-//! - **ICMP**: echo by identifier (RFC 5508 REQ-1), requests from inside and replies from outside.
-//!   Errors of both directions are translated with the packet that they quote; they refresh and close
-//!   nothing (RFC 5508 REQ-3 to REQ-6, RFC 4787 REQ-12, RFC 5382 REQ-9, REQ-10).
+//! - **ICMP**: echo by identifier (RFC 5508 REQ-1), requests from inside, replies from outside. Errors both ways are
+//!   translated with what they quote; they refresh and close nothing (REQ-3 to REQ-6, but that wrong checksums are
+//!   left for hosts to find; RFC 4787 REQ-12, RFC 5382 REQ-9, REQ-10). Redirects are dropped.
 //! - **Static mappings** (port forwarding): open to anybody, for ever.
 //! - Unsolicited packets are dropped in silence, SYNs included: RFC 5382 REQ-4 asks that for 6 s, and
 //!   then for a *port unreachable*, unless policy forbids it. Here it does.
@@ -373,7 +373,7 @@ pub mod nat {
                 (State::HalfOpen, false) => State::Answered,
                 (State::Answered | State::Open, true) if fin => State::FinInside,
                 (State::Answered, true) if flags & SYN == 0 => State::Open,
-                (State::Open, false) if fin => State::FinOutside,
+                (State::Answered | State::Open, false) if fin => State::FinOutside,
                 (State::FinInside, false) | (State::FinOutside, true) if fin => State::Closed,
                 (State::Reset, _) => State::Open,
                 _ => self,

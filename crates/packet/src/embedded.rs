@@ -46,7 +46,7 @@ impl Quote {
         let ip = icmp + ICMP_LEN;
         let end = layout.end().min(bytes.len());
         let quoted = bytes.get(..end)?;
-        if layout.has_icmpv4() && matches!(kind, 3 | 4 | 5 | 11 | 12) {
+        if layout.has_icmpv4() && matches!(kind, 3 | 11 | 12) {
             return Self::ipv4(quoted, ip);
         }
         if layout.has_icmpv6() && kind < 128 {

@@ -110,7 +110,7 @@ fn is_echo(kind: u8) -> bool {
 
 fn is_error(protocol: u8, kind: u8) -> bool {
     match protocol {
-        ICMPV4 => matches!(kind, 3 | 4 | 5 | 11 | 12),
+        ICMPV4 => matches!(kind, 3 | 11 | 12),
         _ => kind < 128,
     }
 }

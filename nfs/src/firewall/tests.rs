@@ -1,7 +1,9 @@
 //! Connections from both sides, their states, timeouts and limits.
 
 use super::firewall;
-use crate::frames::{arp, datagram, echo, error, ethernet, fragments, solicitation, tcp, udp};
+use crate::frames::{
+    arp, datagram, echo, error, ethernet, fragments, redirect, solicitation, tcp, udp,
+};
 use anabranch_nf::packet::checksum::Sum;
 use anabranch_nf::packet::craft::{IcmpError, tcp_flags::*};
 use anabranch_runtime::testing::Harness;
@@ -344,6 +346,9 @@ fn errors_pass_to_whom_they_concern() {
         let mut strict = Harness::new(&["allow_errors=false"]);
         assert_eq!(sent(&mut strict, OUTSIDE, &too_big), Err("unwanted-error"));
     }
+    // Nobody beyond a router tells a host which router to take.
+    let redirect = redirect(&udp(HOST, SERVER), "10.0.0.1");
+    assert_eq!(sent(&mut firewall(&[]), OUTSIDE, &redirect), Err("unsupported-protocol"));
 }
 
 /// What becomes of the datagram whose last fragment comes: as many fragments as left, or the reason.

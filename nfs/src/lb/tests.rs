@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::lb;
-use crate::frames::{arp, echo, error, hops, segment, tcp, udp};
+use crate::frames::{arp, echo, error, hops, redirect, segment, solicitation, tcp, udp};
 use anabranch_nf::packet::checksum::{Sum, verify};
 use anabranch_nf::packet::craft::IcmpError;
 use anabranch_nf::packet::craft::tcp_flags::{ACK, FIN, RST, SYN};
@@ -486,6 +486,21 @@ fn icmp_errors_are_translated_in_both_directions() {
     let strange = error(&udp(CLIENT, "203.0.113.1:5"), "203.0.113.1", IcmpError::TimeExceeded);
     dropped(&lb.send(CLIENTS, &strange), "unrelated-error");
     dropped(&lb.send(BACKENDS, &strange), "unrelated-error");
+    // A router beside a backend tells that something which is nothing to the client.
+    dropped(&lb.send(BACKENDS, &redirect(&reply, "10.0.0.254")), "unsupported-protocol");
+}
+
+/// Without interfaces hosts on both sides find each other.
+#[test]
+fn what_is_of_the_link_passes() {
+    let mut lb = lb(1, &[]);
+    let asked = solicitation("fe80::1", "fe80::2");
+    for (port, other) in [(CLIENTS, BACKENDS), (BACKENDS, CLIENTS)] {
+        for frame in [&asked, &arp("10.0.0.1", "10.0.0.2")] {
+            assert_eq!(lb.send(port, frame).forwarded(), [(other, frame.clone())]);
+        }
+        dropped(&lb.send(port, &hops(&asked, 254)), "unsupported-protocol");
+    }
 }
 
 fn quoted(frame: &[u8]) -> String {

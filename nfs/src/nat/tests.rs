@@ -1,7 +1,9 @@
 //! The NAT, requirement by requirement: packet in, packet out.
 
 use super::nat;
-use crate::frames::{arp, datagram, echo, error, fragments, joined, solicitation, tcp, udp};
+use crate::frames::{
+    arp, datagram, echo, error, fragments, joined, redirect, solicitation, tcp, udp,
+};
 use anabranch_nf::packet::checksum::verify;
 use anabranch_nf::packet::craft::IcmpError;
 use anabranch_nf::packet::craft::tcp_flags::{ACK, RST, SYN};
@@ -398,6 +400,17 @@ fn errors_change_no_mapping() {
     dropped(&nat.send(WAN, &strange), "unrelated-error");
     let strange = error(&udp(SERVER, HOST), "10.0.0.5", IcmpError::TimeExceeded);
     dropped(&nat.send(LAN, &strange), "unrelated-error");
+}
+
+/// They are a router's to the hosts beside it (RFC 792, RFC 1122 3.2.2.2).
+#[test]
+fn redirects_are_not_translated() {
+    let mut nat = nat(&[]);
+    let there = nat.send(LAN, &udp(HOST, SERVER)).forwarded()[0].1.clone();
+    dropped(&nat.send(WAN, &redirect(&there, "203.0.113.254")), "unsupported-protocol");
+    let from_outside = nat.send(WAN, &udp(SERVER, &flow(&there).split(" > ").next().unwrap()));
+    let back = from_outside.forwarded()[0].1.clone();
+    dropped(&nat.send(LAN, &redirect(&back, "10.0.0.5")), "unsupported-protocol");
 }
 
 fn addresses(frame: &[u8]) -> (String, String) {

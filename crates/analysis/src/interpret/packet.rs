@@ -281,7 +281,7 @@ impl<'p> Interpreter<'p> {
         match field {
             ("tcp", "flags") => self.once("tcp.flags", Self::flag_rules),
             ("icmpv4", "is_echo" | "is_error") => {
-                self.once("icmpv4", |this| this.icmp_rules("icmpv4", &[0, 8], &[3, 4, 5, 11, 12]))
+                self.once("icmpv4", |this| this.icmp_rules("icmpv4", &[0, 8], &[3, 11, 12]))
             }
             ("icmpv6", "is_echo" | "is_error") => {
                 self.once("icmpv6", |this| this.icmp_rules("icmpv6", &[128, 129], &[1, 2, 3, 4]))

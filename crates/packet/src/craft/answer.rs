@@ -93,7 +93,8 @@ pub fn icmp_error<M: Mode>(
 fn error_destination<M: Mode>(original: &Packet<'_, M>, error: IcmpError) -> Option<IpAddr> {
     let too_big = matches!(error, IcmpError::TooBig { .. });
     if let Some(ipv4) = original.ipv4() {
-        let is_error = original.icmpv4().is_some_and(|icmp| icmp.is_error());
+        let is_error =
+            original.icmpv4().is_some_and(|icmp| icmp.is_error() || matches!(icmp.kind(), 4 | 5));
         let (src, dst) = (ipv4.src(), ipv4.dst());
         let to_many = original.ethernet().dst().is_multicast() || !is_ipv4_host(dst);
         let answered = !is_error && !to_many && is_ipv4_host(src) && ipv4.fragment_offset() == 0;

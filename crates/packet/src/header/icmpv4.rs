@@ -17,8 +17,10 @@ header! {
     } derived {
         /// Whether it is an echo request or reply.
         is_echo: bool = 1 bits, |header, _, _| matches!(header[0], 0 | 8);
-        /// Whether it tells of an error and quotes a packet (RFC 1122, 3.2.2).
-        is_error: bool = 1 bits, |header, _, _| matches!(header[0], 3 | 4 | 5 | 11 | 12);
+        /// Whether it tells a packet's sender of an error, and quotes it (RFC 1122, 3.2.2): that its destination is
+        /// unreachable, its time over, a field wrong. Redirects are a router's to the hosts beside it, and nobody
+        /// quenches sources any more (RFC 6633): neither is about what has gone further.
+        is_error: bool = 1 bits, |header, _, _| matches!(header[0], 3 | 11 | 12);
         /// The next hop's MTU (RFC 1191), where a packet was too big; else 0.
         mtu: u32 = 32 bits, |header, _, _| match header {
             [3, 4, _, _, _, _, high, low] => u32::from(u16::from_be_bytes([*high, *low])),

@@ -87,6 +87,17 @@ fn a_closed_connection_lives_four_minutes() {
     }
 }
 
+/// With data in the SYN a server may have finished before it hears more (RFC 7413).
+#[test]
+fn who_finishes_before_the_last_step_of_opening_has_finished() {
+    let mut nat = nat(&[]);
+    let early = [(LAN, SYN), (WAN, SYN | ACK), (WAN, FIN | ACK), (LAN, ACK), (LAN, FIN | ACK)];
+    for (port, flags) in early {
+        assert_eq!(segment(&mut nat, port, SERVER, flags), None);
+    }
+    lives(&mut nat, 0, 240);
+}
+
 /// RFC 7857 §2.2: four minutes after a reset, unless another packet shows that it was none.
 #[test]
 fn a_reset_connection_ends_unless_it_goes_on() {
