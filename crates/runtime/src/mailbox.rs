@@ -104,8 +104,9 @@ impl Parcel {
 #[derive(Debug, Default)]
 pub struct Outbox {
     parcels: Vec<Parcel>,
-    /// Emptied parcels.
+    /// Emptied parcels, and how many are kept: those that others fill come here too.
     spare: Vec<Parcel>,
+    most: usize,
     waiting: usize,
 }
 
@@ -113,12 +114,13 @@ impl Outbox {
     /// Room for parcels to each of `workers`, made as they are needed.
     pub fn new(workers: usize) -> Self {
         let parcels = (0..workers).map(|_| Parcel::default()).collect();
-        Self { parcels, spare: Vec::new(), waiting: 0 }
+        Self { parcels, spare: Vec::new(), most: workers, waiting: 0 }
     }
 
     /// Makes that many before they are needed, with room for so many packets each.
     pub fn stock(&mut self, parcels: usize, packets: usize) {
         self.spare.extend((0..parcels).map(|_| Parcel::with_room(packets)));
+        self.most += parcels;
     }
 
     /// Puts a packet into the parcel for `worker`.
@@ -147,15 +149,31 @@ impl Outbox {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Takes an emptied parcel, to be filled again.
+    /// Takes an emptied parcel, to be filled again where there are not enough.
     pub fn give_back(&mut self, parcel: Parcel) {
-        self.spare.push(parcel);
+        if self.spare.len() < self.most {
+            self.spare.push(parcel);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of what others hand over, and get nothing back for, as much stays as can be needed.
+    #[test]
+    fn what_comes_from_others_does_not_pile_up() {
+        let mut outbox = Outbox::new(2);
+        outbox.stock(3, 1);
+        (0..100).for_each(|_| outbox.give_back(Parcel::with_room(1)));
+        assert_eq!(outbox.spare.len(), 5);
+        for number in 0..100 {
+            outbox.put(&Frame::new(&mut [0; 60], 0, 60, 0, Meta::default()), number % 2, None);
+            outbox.flush(|_, parcel| drop(parcel));
+        }
+        assert_eq!(outbox.spare.len(), 0);
+    }
 
     /// Some packets re-enter and others do not: each comes out as it went in, from a parcel used before too.
     #[test]
