@@ -12,7 +12,7 @@ use super::afpacket::{is_cut_off, open_sender, receive_all, send_through};
 use super::claim::{Claim, claim};
 use super::error::{Capability, OpenError, held};
 use super::offload::finish_unmarked;
-use super::system::{Mapping, bind, kick, option, set_option, socket};
+use super::system::{Mapping, bind, kick, option, receive, set_option, socket};
 use super::{LivePort, Opened, Queue, QueueStatistics, Sent, interface};
 use anabranch_packet::{Frame, Meta, Port};
 use program::{Link, Program, QUEUES};
@@ -315,6 +315,14 @@ impl<'m> Lane<'m> {
         }
     }
 
+    /// Has a driver without copies look for chunks to receive into, where it has given up finding some.
+    fn wake_receiver(&self) {
+        if self.fill.needs_wakeup() {
+            // The next turn asks again.
+            let _ = receive(self.fd, &mut []);
+        }
+    }
+
     /// Takes back what has been sent.
     fn complete(&mut self) {
         while let Some(address) = self.completion.pop() {
@@ -387,6 +395,7 @@ impl<'m> Xdp<'m> {
             batch.push(Frame::new(chunk, start, len, 0, meta));
         }
         lane.refill();
+        lane.wake_receiver();
     }
 
     /// Opens an interface that has come back. An error is that it is not back yet, or not as it was, or that something is
