@@ -146,6 +146,27 @@ fn what_has_been_admitted_is_admitted_again_as_long_as_it_is_the_same() {
 }
 
 #[test]
+fn what_is_no_ip_is_neither_passed_on_nor_routed() {
+    let ask = "pkt.ipv4().is_none() && pkt.ipv6().is_none()";
+    let passed = |receive: &str, asked: &str| {
+        let body = format!("{receive} if {asked} {{ return Flood }}\nForward(WAN)");
+        explored("", "l3: L3,", &body).to_text().contains("Flood")
+    };
+    let receive = "if let Some(verdict) = self.l3.receive(pkt, cx) { return verdict }";
+    let enabled = format!("if self.l3.enabled() {{ {receive} }} else {{ return Forward(WAN) }}");
+    assert!(!passed(&enabled, ask));
+    assert!(passed(&enabled, "pkt.ipv4().is_none()"));
+    assert!(passed(receive, ask), "it may be disabled, and handles nothing then");
+    assert!(passed(&enabled.replace("receive", "admit"), ask), "that looks at other things");
+    let routed = |asked: &str| {
+        let body = format!("if {asked} {{ return self.l3.forward(pkt, cx) }}\nFlood");
+        explored("", "l3: L3,", &body).to_text().contains("Forward(")
+    };
+    assert!(!routed(ask));
+    assert!(routed("pkt.ipv4().is_none()"));
+}
+
+#[test]
 fn an_entry_read_twice_is_the_same_twice() {
     let body = "let Some(ip) = pkt.ipv4() else { return Flood };\n\
         if self.table.contains(&ip.src()) && self.table.get(&ip.src()).is_none() {\n\

@@ -243,6 +243,7 @@ impl<'p> Interpreter<'p> {
             "receive" => {
                 let kind = Kind::Outcome("handled", "passed");
                 let (_, handled) = self.l3_outcome(object, "receive", Mode::Write, kind);
+                self.passes_ip(object, handled)?;
                 self.l3_handled(object, handled)
             }
             "forward" => self.l3_forward(object),
@@ -268,6 +269,19 @@ impl<'p> Interpreter<'p> {
             self.run.accesses[access].outcome = Some(refused);
         }
         self.l3_handled(object, refused)
+    }
+
+    /// What is no IP it handles itself, where it is enabled.
+    fn passes_ip(&mut self, object: usize, handled: Term) -> Eval<()> {
+        let name = format!("{}.enabled", self.program.module.nf.fields[object].ident);
+        let enabled = self.terms.symbol(&name, Sort::Bool, Kind::Outcome("yes", "no"));
+        if !self.explorer.budget.routed_apart || !self.holds(enabled) {
+            return Ok(());
+        }
+        let (ipv4, ipv6) = (self.presence("ipv4"), self.presence("ipv6"));
+        let is_ip = self.terms.either(ipv4, ipv6);
+        let rule = self.terms.either(handled, is_ip);
+        self.assume(rule)
     }
 
     /// What it handles itself ends there; its verdict and reason are its own.
@@ -337,6 +351,10 @@ impl<'p> Interpreter<'p> {
             return self.unsettled_verdict(object, access);
         }
         let hops = [("ipv4", "ttl"), ("ipv6", "hop_limit")];
+        if hops.iter().all(|(header, _)| self.has(header) == Some(false)) {
+            let dropped = self.terms.not(routed);
+            self.assume(dropped)?;
+        }
         let one = self.terms.constant(1, 8);
         for field in hops {
             if self.has(field.0) != Some(true) {
