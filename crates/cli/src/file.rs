@@ -4,11 +4,14 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use anabranch_io::capture::{identity, part_of};
+
 use crate::error::Error;
 
 /// Writes `text` to `path`: first as `path.part` beside it, renamed when it is complete, so that
 /// nothing half-written ever stands under the final name. What is no regular file (a device, a
-/// pipe) is written to and stays what it is; of a link the file it leads to is replaced.
+/// pipe) is written to and stays what it is; of a link the file it leads to is replaced. A file that is replaced
+/// passes on its permissions.
 ///
 /// # Errors
 /// [`Error::Output`] when the file cannot be created, written or renamed; no `.part` is left.
@@ -32,6 +35,8 @@ fn write(path: &Path, text: &str, permissions: Option<fs::Permissions>) -> Resul
     }
     let file = identity(path);
     let part = part_of(&file);
+    let replaced = || fs::metadata(&file).ok().map(|metadata| metadata.permissions());
+    let permissions = permissions.or_else(replaced);
     let create = || {
         let mut created = fs::File::create(&part)?;
         permissions.into_iter().try_for_each(|these| created.set_permissions(these))?;
@@ -117,16 +122,6 @@ pub(crate) fn is_standard_output(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// The file that `path` names, however it is written: two paths of one file have one identity.
-pub(crate) fn identity(path: &Path) -> PathBuf {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let of_new = || {
-        let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
-        Some(folder.join(path.file_name()?))
-    };
-    path.canonicalize().ok().or_else(of_new).unwrap_or_else(|| path.to_owned())
-}
-
 /// Whether `path` is a device, a pipe or a socket.
 pub(crate) fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
@@ -205,12 +200,6 @@ impl Files {
     pub(crate) fn reads_document(&mut self, option: &str, path: Option<&Path>) {
         path.iter().for_each(|path| self.reads(format!("{option} {}", path.display()), path));
     }
-}
-
-fn part_of(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".part");
-    PathBuf::from(name)
 }
 
 #[cfg(test)]

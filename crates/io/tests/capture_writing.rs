@@ -6,7 +6,8 @@ mod common;
 
 use anabranch_io::capture::{CaptureFormat, CaptureWriter, Record, WriteError};
 use common::{Packet, read_all};
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
 fn packets() -> Vec<Packet> {
@@ -80,6 +81,22 @@ fn leftovers_are_taken_over_and_writers_at_work_are_not() {
     let error = CaptureWriter::create(&path).unwrap_err();
     assert!(matches!(error, WriteError::InUse { .. }), "{error}");
     first.finish().unwrap();
+    assert_eq!(read_all(&fs::read(&path).unwrap()).0, []);
+}
+
+#[test]
+fn what_is_replaced_passes_on_its_permissions_and_links_lead_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, link] = ["kept.pcap", "link.pcap"].map(|name| folder.path().join(name));
+    fs::write(&path, "what was there before").unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    symlink("kept.pcap", &link).unwrap();
+    let writer = CaptureWriter::create(&link).unwrap();
+    let error = CaptureWriter::create(&path).unwrap_err();
+    assert!(matches!(error, WriteError::InUse { .. }), "{error}");
+    writer.finish().unwrap();
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(read_all(&fs::read(&path).unwrap()).0, []);
 }
 

@@ -16,7 +16,7 @@ mod writer;
 pub use error::{CaptureError, WriteError, why_not_made};
 pub use link::link_type_name;
 pub use reader::CaptureReader;
-pub use writer::{CaptureFormat, CaptureWriter};
+pub use writer::{CaptureFormat, CaptureWriter, identity, part_of};
 
 /// The link type of Ethernet, the only one that is supported.
 pub const LINKTYPE_ETHERNET: u32 = 1;

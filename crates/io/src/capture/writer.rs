@@ -6,7 +6,7 @@ use super::pcapng::{
 };
 use super::{LINKTYPE_ETHERNET, MAX_CAPTURED_LEN, Record, WriteError};
 use std::ffi::OsString;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, Permissions, TryLockError};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -41,14 +41,17 @@ impl CaptureFormat {
 }
 
 /// Writes a capture. Its bytes go to `NAME.part`, and [`finish`](Self::finish) gives the file its
-/// name; a writer dropped before leaves nothing behind.
+/// name; a writer dropped before leaves nothing behind. A file that is replaced passes on its permissions; of a
+/// link the file it leads to is replaced.
 ///
 /// Numbers are little-endian. What is read back has the same bytes, lengths and times.
 #[derive(Debug)]
 pub struct CaptureWriter {
     out: BufWriter<File>,
     format: CaptureFormat,
+    /// As it was named, and what it is.
     file: PathBuf,
+    place: PathBuf,
     part: PathBuf,
     records: u64,
     finished: bool,
@@ -71,18 +74,21 @@ impl CaptureWriter {
     /// name, or when another writer is at work on it.
     pub fn create_as(path: impl AsRef<Path>, format: CaptureFormat) -> Result<Self, WriteError> {
         let file = path.as_ref().to_owned();
-        if fs::metadata(&file).is_ok_and(|metadata| !metadata.is_file()) {
+        let replaced = fs::metadata(&file).ok();
+        if replaced.as_ref().is_some_and(|metadata| !metadata.is_file()) {
             return Err(WriteError::NotAFile { file });
         }
-        let part = part_of(&file);
-        let out = match create_part(&part) {
+        let place = identity(&file);
+        let part = part_of(&place);
+        let permissions = replaced.map(|metadata| metadata.permissions());
+        let out = match create_part(&part, permissions) {
             Ok(out) => BufWriter::with_capacity(BUFFER_LEN, out),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 return Err(WriteError::InUse { file });
             }
             Err(source) => return Err(WriteError::Create { file, source }),
         };
-        let mut writer = Self { out, format, file, part, records: 0, finished: false };
+        let mut writer = Self { out, format, file, place, part, records: 0, finished: false };
         let written = writer.write_header();
         written.map_err(|source| writer.failed(source))?;
         Ok(writer)
@@ -180,7 +186,7 @@ impl CaptureWriter {
     ///
     /// Fails when the last bytes cannot be written or the file cannot be renamed.
     pub fn finish(mut self) -> Result<u64, WriteError> {
-        let written = self.out.flush().and_then(|()| fs::rename(&self.part, &self.file));
+        let written = self.out.flush().and_then(|()| fs::rename(&self.part, &self.place));
         written.map_err(|source| self.failed(source))?;
         self.finished = true;
         Ok(self.records)
@@ -201,15 +207,25 @@ impl Drop for CaptureWriter {
     }
 }
 
+/// The file that `path` names, however it is written: two paths of one file have one identity.
+pub fn identity(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let of_new = || {
+        let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
+        Some(folder.join(path.file_name()?))
+    };
+    path.canonicalize().ok().or_else(of_new).unwrap_or_else(|| path.to_owned())
+}
+
 /// `NAME.part`, beside the final file so that renaming is atomic.
-fn part_of(file: &Path) -> PathBuf {
+pub fn part_of(file: &Path) -> PathBuf {
     let mut name: OsString = file.as_os_str().to_owned();
     name.push(".part");
     PathBuf::from(name)
 }
 
 /// Creates or takes over the part file. The lock tells a leftover from a writer at work.
-fn create_part(part: &Path) -> io::Result<File> {
+fn create_part(part: &Path, permissions: Option<Permissions>) -> io::Result<File> {
     let out = File::options().write(true).create(true).truncate(false).open(part)?;
     match out.try_lock() {
         Ok(()) => {}
@@ -218,5 +234,6 @@ fn create_part(part: &Path) -> io::Result<File> {
         Err(TryLockError::Error(error)) => return Err(error),
     }
     out.set_len(0)?;
+    permissions.into_iter().try_for_each(|these| out.set_permissions(these))?;
     Ok(out)
 }

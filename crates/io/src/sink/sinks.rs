@@ -1,11 +1,11 @@
 //! The sinks of a run, by port.
 
 use super::Output;
-use crate::capture::{CaptureWriter, Record, WriteError};
+use crate::capture::{CaptureWriter, Record, WriteError, identity};
 use crate::spec::SinkSpec;
 use crate::trace::Chunk;
 use anabranch_packet::Port;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Takes the packets that leave by one or more ports, in order.
 pub trait Sink: Send {
@@ -73,7 +73,7 @@ impl Sinks {
     /// Fails when a capture cannot be created; captures opened before it leave nothing behind.
     pub fn open(bindings: &[(Option<Port>, SinkSpec)]) -> Result<Self, WriteError> {
         let mut opened = Self::discarding();
-        let mut files: Vec<&Path> = Vec::new();
+        let mut files = Vec::new();
         let (named, rest): (Vec<_>, Vec<_>) = bindings.iter().partition(|(port, _)| port.is_some());
         for (port, spec) in named.into_iter().chain(rest) {
             let route = match spec {
@@ -96,16 +96,13 @@ impl Sinks {
     }
 
     /// The sink of a file, opened unless it is open.
-    fn open_file<'f>(
-        &mut self,
-        file: &'f Path,
-        files: &mut Vec<&'f Path>,
-    ) -> Result<usize, WriteError> {
-        if let Some(known) = files.iter().position(|other| *other == file) {
+    fn open_file(&mut self, file: &Path, files: &mut Vec<PathBuf>) -> Result<usize, WriteError> {
+        let place = identity(file);
+        if let Some(known) = files.iter().position(|other| *other == place) {
             return Ok(known);
         }
         self.sinks.push(Box::new(CaptureSink::create(file)?));
-        files.push(file);
+        files.push(place);
         Ok(files.len() - 1)
     }
 
