@@ -481,14 +481,14 @@ pub mod lb {
             }
             for position in 0..self.settings.backends.len() {
                 let one = self.settings.backends[position];
-                if self.add(one.service, Address::V4(one.address), one.port).is_err() {
-                    log!(cx, error, "backend {} of the settings cannot be added", position);
+                if let Err(why) = self.add(one.service, Address::V4(one.address), one.port) {
+                    log!(cx, error, "backend {} cannot be added: {}", position, why);
                 }
             }
             for position in 0..self.settings.backends6.len() {
                 let one = self.settings.backends6[position];
-                if self.add(one.service, Address::V6(one.address), one.port).is_err() {
-                    log!(cx, error, "IPv6 backend {} of the settings cannot be added", position);
+                if let Err(why) = self.add(one.service, Address::V6(one.address), one.port) {
+                    log!(cx, error, "IPv6 backend {} cannot be added: {}", position, why);
                 }
             }
             self.begin_build();

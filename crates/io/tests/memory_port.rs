@@ -159,7 +159,7 @@ fn sinks_are_shared_defaulted_and_counted() {
     let bindings = [
         (None, spec("rest.pcap")),
         (Some(zero), spec("a.pcap")),
-        (Some(one), spec("a.pcap")),
+        (Some(one), spec(&format!("../{}/a.pcap", folder.path().file_name().unwrap().display()))),
         (Some(three), "null".parse().unwrap()),
     ];
     let mut sinks = Sinks::open(&bindings).unwrap();

@@ -490,6 +490,17 @@ fn icmp_errors_are_translated_in_both_directions() {
     dropped(&lb.send(BACKENDS, &redirect(&reply, "10.0.0.254")), "unsupported-protocol");
 }
 
+#[test]
+fn a_backend_of_the_settings_that_cannot_be_added_is_told_with_the_reason() {
+    let members = "{ address = \"10.0.0.9\", port = 1, service = 7 }, { address = \"10.0.0.1\", port = 8080 }";
+    let mut lb =
+        Lb::new(&[SERVICES, "backend_slots=1", &format!("backends=[{members}, {members}]")]);
+    let why = ["no such service", "no such service", "that endpoint is a backend already"];
+    let told = [0, 2, 3].into_iter().zip(why);
+    let told: Vec<_> = told.map(|(n, why)| format!("backend {n} cannot be added: {why}")).collect();
+    assert_eq!(lb.logged(), told);
+}
+
 /// Without interfaces hosts on both sides find each other.
 #[test]
 fn what_is_of_the_link_passes() {
