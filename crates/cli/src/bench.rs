@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::file::{check_writable, deliver, is_standard_output, print};
 use crate::library::Library;
 use crate::run::to_json;
+use crate::signals::end_by_signal;
 
 /// Measures, prints a table and delivers the document.
 ///
@@ -28,6 +29,7 @@ pub(crate) fn bench(library: &Library, arguments: &BenchArguments) -> Result<(),
     if let Some(path) = arguments.json.as_deref().filter(|_| !json_only) {
         check_writable(path)?;
     }
+    end_by_signal("bench")?;
     if arguments.ports {
         let rows = ports::measure(arguments)?;
         return deliver_rows(arguments, json_only, &rows, ports::render);

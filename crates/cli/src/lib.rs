@@ -35,6 +35,7 @@ mod rss;
 mod run;
 mod scaffold;
 mod settings;
+mod signals;
 mod state;
 mod store;
 mod summary;

@@ -26,12 +26,12 @@ use anabranch_nf::NetworkFunction;
 use anabranch_runtime::live::{Moment, run as run_live};
 use anabranch_runtime::report::RunReport;
 use anabranch_runtime::run::{Options, RunError};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::{flag, low_level};
+use signal_hook::low_level;
 
 use crate::error::Error;
 use crate::progress::Progress;
 use crate::run::PortNames;
+use crate::signals::{INTERRUPTED, stop_signal};
 use endpoint::Endpoint;
 use mtu::Links;
 use speaker::{Said, Speaker, last_words};
@@ -89,8 +89,6 @@ pub(crate) fn specs(
 const BEGINNING: Duration = Duration::from_secs(3);
 /// Time between two looks at what interfaces carry.
 const LOOKING: Duration = Duration::from_millis(100);
-/// What a program ends with that a signal has ended at once.
-const INTERRUPTED: i32 = 130;
 
 /// Runs over live ports until `duration` is over or SIGINT, SIGTERM or SIGHUP comes. A second signal ends the
 /// program at once, and one while ports are being opened soon.
@@ -182,24 +180,6 @@ fn end_what_does_not_begin(stop: &Arc<AtomicBool>, begun: &Arc<AtomicBool>, sock
             low_level::exit(INTERRUPTED);
         }
     });
-}
-
-/// Set when SIGINT or SIGTERM comes, or SIGHUP because the terminal has gone, unless `nohup` has it ignored; a second
-/// one ends the program at once.
-fn stop_signal() -> Arc<AtomicBool> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0);
-    let is_ignored = ignored >> (SIGHUP - 1) & 1 == 1;
-    let hangup = (!is_ignored).then_some(SIGHUP);
-    for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
-        // In this order: the first signal finds the flag unset. Only signals that nobody may handle are
-        // refused, and these are none.
-        let _ = flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&stop));
-        let _ = flag::register(signal, Arc::clone(&stop));
-    }
-    stop
 }
 
 #[cfg(test)]

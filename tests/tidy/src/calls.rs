@@ -42,6 +42,8 @@ const THREADS: &[&str] = &[
     "crates/analysis/src/paths.rs",
     // Waits for a program that is measured.
     "crates/cli/src/bench/ports.rs",
+    // What goes away when a signal ends a command.
+    "crates/cli/src/signals.rs",
     // Connections of those who watch and command a living run.
     "crates/cli/src/live",
 ];
@@ -72,6 +74,7 @@ const ATOMICS: &[&str] = &[
     "crates/io/",
     "crates/store/",
     "crates/cli/src/live",
+    "crates/cli/src/signals.rs",
     "bench/",
 ];
 

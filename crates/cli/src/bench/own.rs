@@ -1,8 +1,9 @@
 //! A function without a job written by hand: run over generated traffic in memory.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anabranch_io::capture::part_of;
 use anabranch_io::source::Repeat;
 use anabranch_io::spec::{PortBinding, SinkSpec, SourceSpec};
 use anabranch_io::traffic::TrafficSpec;
@@ -20,6 +21,7 @@ use crate::plan;
 use crate::progress::Progress;
 use crate::run::Order;
 use crate::settings::settings;
+use crate::signals::Leaving;
 use crate::traffic;
 
 /// Runs of each measurement; the fastest is quoted.
@@ -101,7 +103,8 @@ pub(super) fn order(
         Some(name) => Some(name.to_string()),
         None => ports.is_empty().then(|| format!("port{index}")),
     };
-    let sides = capture.0.iter().enumerate().filter_map(|(index, file)| Some((port(index)?, file)));
+    let sides =
+        capture.files.iter().enumerate().filter_map(|(index, file)| Some((port(index)?, file)));
     let inputs = sides.map(|(port, file)| PortBinding {
         port: Some(port),
         spec: SourceSpec::Memory { file: file.clone(), repeat },
@@ -161,7 +164,10 @@ pub(super) fn strategy(run: &RunReport) -> &str {
 }
 
 /// Generated traffic of the inside and of the outside, in files that go away with it.
-pub(super) struct Capture([PathBuf; 2]);
+pub(super) struct Capture {
+    files: [PathBuf; 2],
+    _leaving: Leaving,
+}
 
 impl Capture {
     /// Of so many flows, and else as `spec` has it.
@@ -178,22 +184,24 @@ impl Capture {
             let name = format!("anabranch-bench-{}-{flows}-{side}.pcap", std::process::id());
             std::env::temp_dir().join(name)
         };
-        let capture = Capture([name("inside"), name("outside")]);
+        let files = [name("inside"), name("outside")];
+        let parts = files.clone();
+        let _leaving = Leaving::new(move || parts.iter().for_each(|file| remove(file)));
         let side = |(number, file): (u8, &PathBuf)| {
             (Some(Port::new(number)), SinkSpec::Capture(file.clone()))
         };
-        let outputs: Vec<_> = (0..).zip(&capture.0).map(side).collect();
+        let outputs: Vec<_> = (0..).zip(&files).map(side).collect();
         traffic::generate(&spec, &outputs)?;
-        Ok(capture)
+        Ok(Capture { files, _leaving })
     }
 }
 
-impl Drop for Capture {
-    fn drop(&mut self) {
-        for file in &self.0 {
-            // A file that is gone already is what is wanted.
-            let _ = std::fs::remove_file(file);
-        }
+/// Removes a capture, or as much as there is of one.
+fn remove(file: &Path) {
+    // In this order: a part takes the file's name when it is complete.
+    for file in [part_of(file), file.to_owned()] {
+        // A file that is gone already is what is wanted.
+        let _ = std::fs::remove_file(file);
     }
 }
 

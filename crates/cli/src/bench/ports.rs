@@ -13,6 +13,7 @@ mod search;
 mod tester;
 
 use std::process::Child;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -22,6 +23,7 @@ use crate::arguments::BenchArguments;
 use crate::error::Error;
 use crate::figures::{nanoseconds, percent, rate};
 use crate::file::tell;
+use crate::signals::{Leaving, undisturbed};
 use crate::table::Table;
 use bed::Bed;
 use search::{Trial, highest};
@@ -154,22 +156,39 @@ fn one(job: Job, contestant: Contestant) -> Result<Value, String> {
 }
 
 /// A contestant that ends when this goes.
-struct Running(Option<Child>);
+struct Running {
+    child: Arc<Mutex<Option<Child>>>,
+    _leaving: Leaving,
+}
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            // It may have ended by itself.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+impl Running {
+    /// None yet, or that of the kernel.
+    fn new() -> Self {
+        let child = Arc::<Mutex<Option<Child>>>::default();
+        let there = Arc::clone(&child);
+        let end = move || {
+            if let Some(child) = &mut *lock(&there) {
+                // It may have ended by itself.
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+        };
+        Self { child, _leaving: Leaving::new(end) }
     }
+
+    fn has_ended(&self) -> bool {
+        lock(&self.child).as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(Some(_))))
+    }
+}
+
+fn lock(child: &Mutex<Option<Child>>) -> MutexGuard<'_, Option<Child>> {
+    child.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn begin(bed: &Bed, job: Job, contestant: Contestant) -> Result<Running, String> {
     let kind = match (contestant, job) {
-        (Contestant::Kernel, Job::Forward) => return bed.bridge().map(|()| Running(None)),
-        (Contestant::Kernel, Job::Nat) => return bed.translate().map(|()| Running(None)),
+        (Contestant::Kernel, Job::Forward) => return bed.bridge().map(|()| Running::new()),
+        (Contestant::Kernel, Job::Nat) => return bed.translate().map(|()| Running::new()),
         (Contestant::Ports(kind), _) => kind,
     };
     let socket = bed.socket();
@@ -181,11 +200,11 @@ fn begin(bed: &Bed, job: Job, contestant: Contestant) -> Result<Running, String>
         words.extend(["--port".to_owned(), format!("{port}={kind}:{interface}")]);
     }
     words.extend(["--listen".to_owned(), socket.display().to_string()]);
-    let mut running = Running(Some(bed.spawn(&words)?));
+    let running = Running::new();
+    undisturbed(|| bed.spawn(&words).map(|child| *lock(&running.child) = Some(child)))?;
     let started = Instant::now();
     while !socket.exists() {
-        let gone = running.0.as_mut().and_then(|child| child.try_wait().ok()?);
-        if gone.is_some() || started.elapsed() > PATIENCE {
+        if running.has_ended() || started.elapsed() > PATIENCE {
             return Err("it did not begin: try the same with `run`".to_owned());
         }
         std::thread::sleep(Duration::from_millis(20));

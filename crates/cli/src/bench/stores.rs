@@ -1,6 +1,7 @@
 //! What a store costs: functions with none and with each store, in turn, over the same traffic; how long a
 //! restart takes; and what a counter costs that waits for the store.
 
+use std::fs;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use crate::file::tell;
 use crate::library::{Entry, Library, entry};
 use crate::run::without_password;
 use crate::settings::settings;
+use crate::signals::Leaving;
 use crate::state::input;
 use crate::store;
 use crate::summary::{RESTART, restart_figures};
@@ -44,6 +46,8 @@ const PACKETS_PER_S: u64 = 20_000_000;
 const PUBLIC: std::ops::Range<u8> = 1..25;
 /// Flows that a function has room for, however few are measured.
 const AT_LEAST: usize = 65_536;
+/// How often it is tried to remove a folder.
+const REMOVALS: usize = 100;
 /// How the counter is run that waits for its store.
 const WAITING: &str = "waiting";
 /// The one service of the load balancer.
@@ -70,18 +74,21 @@ struct Measurement<'a> {
 }
 
 /// Where the durable store has its files while a measurement takes; they go away with it.
-struct Folder(PathBuf);
+struct Folder {
+    path: PathBuf,
+    _leaving: Leaving,
+}
 
 impl Folder {
     fn new() -> Folder {
-        Folder(std::env::temp_dir().join(format!("anabranch-bench-{}", std::process::id())))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What is not there needs not go.
-        let _ = std::fs::remove_dir_all(&self.0);
+        let path = std::env::temp_dir().join(format!("anabranch-bench-{}", std::process::id()));
+        let there = path.clone();
+        let remove = move || {
+            let is_left = |_: &usize| fs::remove_dir_all(&there).is_err() && there.exists();
+            // A run that goes on may put a file there meanwhile.
+            let _ = (0..REMOVALS).take_while(is_left).count();
+        };
+        Folder { path, _leaving: Leaving::new(remove) }
     }
 }
 
@@ -162,7 +169,7 @@ fn take_turns(
     let mut candidates = vec![candidate("none".to_owned(), None)];
     for name in arguments.stores.iter().flatten() {
         let word = match name.as_str() {
-            "durable" => format!("memory:{}", measured.folder.0.display()),
+            "durable" => format!("memory:{}", measured.folder.path.display()),
             other => other.to_owned(),
         };
         let location = Some(store::location(&word)?);

@@ -14,9 +14,10 @@ use ratatui::widgets::{Block, Paragraph, Row, Table};
 use ratatui::{DefaultTerminal, Frame};
 use signal_hook::low_level;
 
-use super::{INTERRUPTED, LOOKING, stop_signal};
+use super::LOOKING;
 use crate::error::Error;
 use crate::figures::{nanoseconds, percent, rate, ratio, seconds, thousands};
+use crate::signals::{INTERRUPTED, stop_signal};
 use crate::summary::headline;
 
 /// Shows what `report` returns, every so often, until a key is pressed or a first signal comes that ends it; the terminal

@@ -11,6 +11,7 @@ mod redis;
 mod rss;
 mod runs;
 mod scaffold;
+mod signals;
 mod state;
 mod trace;
 mod verify;

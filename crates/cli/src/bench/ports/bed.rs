@@ -1,7 +1,9 @@
 //! Two virtual links into a namespace, for as long as a contestant is measured.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+
+use crate::signals::{Leaving, undisturbed};
 
 /// Addresses of the router that a NAT is, and of whom it is between.
 const INSIDE: &str = "10.9.0.1/24";
@@ -13,6 +15,7 @@ const SERVER: &str = "198.18.9.2";
 pub(super) struct Bed {
     name: String,
     directory: PathBuf,
+    _leaving: Leaving,
 }
 
 impl Bed {
@@ -23,27 +26,34 @@ impl Bed {
     pub(super) fn lay() -> Result<Self, String> {
         let name = format!("ab{}", std::process::id());
         let directory = std::env::temp_dir().join(&name);
-        ip(&format!("netns add {name}"))?;
-        let bed = Self { name, directory };
-        std::fs::create_dir_all(&bed.directory).map_err(|cause| cause.to_string())?;
+        let there = (name.clone(), directory.clone());
+        let _leaving = Leaving::new(move || remove(&there.0, &there.1));
+        let bed = Self { name, directory, _leaving };
+        undisturbed(|| bed.make())?;
+        Ok(bed)
+    }
+
+    fn make(&self) -> Result<(), String> {
+        ip(&format!("netns add {}", self.name))?;
+        std::fs::create_dir_all(&self.directory).map_err(|cause| cause.to_string())?;
         let queues = "numrxqueues 1 numtxqueues 1";
-        for (end, port) in bed.ends().iter().zip(["p0", "p1"]) {
-            let name = &bed.name;
+        for (end, port) in self.ends().iter().zip(["p0", "p1"]) {
+            let name = &self.name;
             ip(&format!(
                 "link add {end} {queues} type veth peer name {port} {queues} netns {name}"
             ))?;
             // Nobody but the tester speaks.
             ip(&format!("link set {end} addrgenmode none"))?;
-            bed.ip(&format!("link set {port} addrgenmode none"))?;
+            self.ip(&format!("link set {port} addrgenmode none"))?;
             ip(&format!("link set {end} up"))?;
-            bed.ip(&format!("link set {port} up"))?;
+            self.ip(&format!("link set {port} up"))?;
         }
-        Ok(bed)
+        Ok(())
     }
 
     /// The ends on this side.
     pub(super) fn ends(&self) -> [String; 2] {
-        ["a", "b"].map(|end| format!("{}{end}", self.name))
+        ends(&self.name)
     }
 
     /// Where a contestant's socket is made.
@@ -132,15 +142,18 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
-    fn drop(&mut self) {
-        // The other ends go with theirs; what is not there need not go.
-        for end in self.ends() {
-            let _ = ip(&format!("link del {end}"));
-        }
-        let _ = ip(&format!("netns del {}", self.name));
-        let _ = std::fs::remove_dir_all(&self.directory);
+/// Takes away what there is of a bed.
+fn remove(name: &str, directory: &Path) {
+    // The other ends go with theirs; what is not there need not go.
+    for end in ends(name) {
+        let _ = ip(&format!("link del {end}"));
     }
+    let _ = ip(&format!("netns del {name}"));
+    let _ = std::fs::remove_dir_all(directory);
+}
+
+fn ends(name: &str) -> [String; 2] {
+    ["a", "b"].map(|end| format!("{name}{end}"))
 }
 
 fn ip(line: &str) -> Result<(), String> {
