@@ -348,7 +348,7 @@ impl Kept {
                 "the store took all changes; whether it still has them at the end is not known: {why}"
             ));
         }
-        if done.refused_ns > 0 || done.refuses_new {
+        if done.refused_ns > 0 || done.refuses_new && done.ended {
             report.warnings.push(format!(
                 "for {} ms the store was so far behind that no new flows were taken: what needs room in a table \
                  was answered as if there were none",
