@@ -90,8 +90,12 @@ const BEGINNING: Duration = Duration::from_secs(3);
 /// Time between two looks at what interfaces carry.
 const LOOKING: Duration = Duration::from_millis(100);
 
+/// What a signal does while the end of a run waits for its store.
+const GIVING_UP: &str = "another signal (Ctrl-C) gives that up, and the run ends without";
+
 /// Runs over live ports until `duration` is over or SIGINT, SIGTERM or SIGHUP comes. A second signal ends the
-/// program at once, and one while ports are being opened soon.
+/// program at once, but where the run is over and waits for its store: it does not any more then. One while ports are
+/// being opened ends it soon.
 ///
 /// # Errors
 /// Outside: where the run was to be seen from cannot be opened; inside: it cannot begin.
@@ -114,8 +118,16 @@ pub(crate) fn run<F: NetworkFunction>(
     let mut speaker = speak_by(progress);
     let mut links = Links::new(&options.making.settings, specs, &options.making.ports);
     let mut looked = Instant::now();
+    let mut ended_by_signal = None;
     let done = run_live::<F>(options, specs, &requests, &mut |moment| {
         match moment {
+            Moment::Ending(line) => {
+                // The signal that ended it has been heard: one more gives up what is waited for.
+                ended_by_signal.get_or_insert_with(|| stop.swap(false, Ordering::Relaxed));
+                let line = line.map(|line| format!("store: {line}; {GIVING_UP}"));
+                line.into_iter().for_each(|line| speaker.say(line));
+                return !stop.load(Ordering::Relaxed);
+            }
             Moment::Opened { port, about } => speaker.say(format!("port {port}: {about}")),
             Moment::Started(steering) => {
                 begun.store(true, Ordering::Relaxed);
@@ -143,6 +155,8 @@ pub(crate) fn run<F: NetworkFunction>(
         !over && !stop.load(Ordering::Relaxed)
     });
     begun.store(true, Ordering::Relaxed);
+    // What is left is to be written, which a further signal ends at once.
+    stop.fetch_or(ended_by_signal.unwrap_or(false), Ordering::Relaxed);
     speaker.finish();
     Ok(done)
 }

@@ -27,6 +27,8 @@ pub(crate) const SETS_ONLY: &str = ", packet sets only";
 const DIVISION: &str = ".division";
 /// Longest that the start and the end of a run wait for the store.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Time after which the end of a run says what it waits for.
+const A_MOMENT: Duration = Duration::from_millis(200);
 
 /// How a store keeps the state of a run.
 #[derive(Clone, Debug)]
@@ -334,15 +336,28 @@ impl Kept {
         report_of(self.store.clone(), self.restart, self.flusher.status())
     }
 
-    /// Waits until the store has everything, and reports; with a warning if it has not.
-    pub(crate) fn close(self, report: &mut RunReport) {
-        let status = self.flusher.close(PATIENCE);
+    /// Waits until the store has everything, and reports; with a warning if it has not. `goes_on` is asked whether it
+    /// is to wait on, and told once, where that takes longer than a moment, for what and how long at most.
+    pub(crate) fn close(
+        self,
+        report: &mut RunReport,
+        goes_on: &mut dyn FnMut(Option<&str>) -> bool,
+    ) {
+        let mut is_told = false;
+        let status = self.flusher.close_while(|flusher, waited| {
+            if waited < A_MOMENT || is_told {
+                return waited < PATIENCE && goes_on(None);
+            }
+            is_told = true;
+            goes_on(Some(&waiting_for(&flusher.status())))
+        });
         // That it may not be looked at is no reason for what was not taken.
         let refused = status.trouble.clone();
         let done = report_of(self.store, self.restart, status);
         if done.waiting > 0 {
             let why = refused.as_deref().unwrap_or("it is too slow");
-            report.warnings.push(format!("{} changes are not in the store: {why}", done.waiting));
+            let (changes, are) = changes(done.waiting);
+            report.warnings.push(format!("{changes} {are} not in the store: {why}"));
         } else if let Some(why) = &done.trouble {
             report.warnings.push(format!(
                 "the store took all changes; whether it still has them at the end is not known: {why}"
@@ -357,6 +372,25 @@ impl Kept {
         }
         report.store = Some(done);
     }
+}
+
+/// So many changes, and the verb after them.
+fn changes(number: u64) -> (String, &'static str) {
+    match number {
+        1 => ("1 change".to_owned(), "is"),
+        _ => (format!("{number} changes"), "are"),
+    }
+}
+
+/// What the end of a run waits for.
+fn waiting_for(status: &Status) -> String {
+    let what = match changes(status.waiting) {
+        _ if status.waiting == 0 => "to say whether it still has everything".to_owned(),
+        (changes, are) => format!("for {changes} that {are} not in it"),
+    };
+    let why = status.trouble.as_ref().or(status.unseen.as_ref());
+    let why = why.map_or(String::new(), |why| format!(": {why}"));
+    format!("waiting at most {} s {what}{why}", PATIENCE.as_secs())
 }
 
 fn report_of(store: String, restart: RestartReport, status: Status) -> StoreReport {
@@ -385,5 +419,64 @@ fn report_of(store: String, restart: RestartReport, status: Status) -> StoreRepo
         refuses_new: !status.accepts_new,
         refused_ns: status.refused_ns,
         restart,
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use anabranch_store::{Answer, Batch, Call, Driver, Error, Kind, Memory, Outcome};
+
+    use super::*;
+
+    /// A store that has gone once it has been opened.
+    struct Gone(Memory);
+
+    impl Driver for Gone {
+        fn name(&self) -> &str {
+            "gone"
+        }
+        fn run(&mut self, calls: &[Call]) -> Result<Vec<Answer>, Error> {
+            self.0.run(calls)
+        }
+        fn commit(&mut self, batches: &[Batch]) -> Result<Vec<Outcome>, Error> {
+            match batches {
+                [] => Ok(Vec::new()),
+                _ => Err(Error::unavailable("gone", "no answer")),
+            }
+        }
+        fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {
+            self.0.keys(prefix)
+        }
+    }
+
+    fn gone() -> Kept {
+        let store = Gone(Memory::default());
+        let (flusher, _) = Flusher::open(store, "nat", "a", Settings::default()).unwrap();
+        let key = Scope::new("nat", "a", Place::Core(0)).unwrap().key(Kind::Map, "flows").unwrap();
+        let mut feed = flusher.feed();
+        let map = feed.map(&key);
+        feed.entry(map, 0, b"a", Some(b"1"));
+        drop(feed);
+        Kept { flusher, store: "gone".to_owned(), restart: RestartReport::default() }
+    }
+
+    /// And it is said what is waited for, once and soon.
+    #[test]
+    fn the_wait_for_a_store_at_the_end_is_told_and_can_be_given_up() {
+        let (mut report, began, mut told) = (RunReport::new("nat"), Instant::now(), Vec::new());
+        gone().close(&mut report, &mut |line| {
+            told.extend(line.map(|line| (line.to_owned(), began.elapsed())));
+            began.elapsed() < Duration::from_secs(1)
+        });
+        assert!(began.elapsed() < PATIENCE / 2, "{:?}", began.elapsed());
+        let [(line, at)] = &told[..] else { panic!("{told:?}") };
+        assert!(
+            line.starts_with("waiting at most 10 s for 1 change that is not in it: "),
+            "{line}"
+        );
+        assert!(line.contains("no answer") && *at < Duration::from_secs(1), "{line}, {at:?}");
+        let [warning] = &report.warnings[..] else { panic!("{:?}", report.warnings) };
+        assert!(warning.starts_with("1 change is not in the store: "), "{warning}");
     }
 }

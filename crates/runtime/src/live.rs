@@ -76,6 +76,9 @@ pub enum Moment<'n> {
     Stored(Option<&'n str>),
     /// So many packets have been handled so far.
     Handled(u64),
+    /// The run is over, but the store does not have everything; once, where that takes longer, for what it waits, and
+    /// how long at most. Not to go on means to give up what it does not have.
+    Ending(Option<&'n str>),
 }
 
 /// Runs `N` over live ports, one spec for each port of the run, until `watch`, which is told of the run
@@ -127,7 +130,7 @@ pub fn run<N: NetworkFunction>(
     let workplace = Workplace { specs, requests, account, kept: kept.as_ref().map(Watched::new) };
     let mut report = crew.work(workplace, &arrangement, watch);
     if let Some(kept) = kept {
-        kept.close(&mut report);
+        kept.close(&mut report, &mut |line| watch(Moment::Ending(line)));
     }
     Ok(report)
 }

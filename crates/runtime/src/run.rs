@@ -197,7 +197,11 @@ pub(crate) fn run_on<N: NetworkFunction>(
     });
     report.warnings.extend(warnings);
     if let Some(kept) = kept {
-        kept.close(&mut report);
+        let say = options.store.as_ref().map(|store| store.say);
+        kept.close(&mut report, &mut |line| {
+            line.zip(say).into_iter().for_each(|(line, say)| say(&format!("store: {line}")));
+            true
+        });
     }
     Ok(report)
 }

@@ -248,12 +248,18 @@ impl Flusher {
     /// Brings everything that was handed over to the store, looks whether it still has what it was given, all
     /// for at most `patience`, and stops; how it ended. `waiting` is not 0 if the store did not take everything;
     /// there is `trouble` without it, or something `unseen`, if it took everything and could not be asked once more.
-    pub fn close(mut self, patience: Duration) -> Status {
+    pub fn close(self, patience: Duration) -> Status {
+        self.close_while(|_, waited| waited < patience)
+    }
+
+    /// As [`close`](Self::close), for as long as `goes_on` says, which is told many times a second for how long it has
+    /// lasted.
+    pub fn close_while(mut self, mut goes_on: impl FnMut(&Self, Duration) -> bool) -> Status {
         self.shared.closes.store(true, Ordering::Relaxed);
         self.shared.wake();
         let began = Instant::now();
         let is_over = |thread: &thread::JoinHandle<()>| thread.is_finished();
-        while began.elapsed() < patience && !self.thread.as_ref().is_none_or(is_over) {
+        while !self.thread.as_ref().is_none_or(is_over) && goes_on(&self, began.elapsed()) {
             thread::sleep(Duration::from_millis(1));
         }
         self.stop();

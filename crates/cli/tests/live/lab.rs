@@ -381,6 +381,17 @@ impl Function<'_> {
         assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
     }
 
+    /// Interrupts it, and once more when it says that it waits for its store. Its report, and for how long it waited.
+    pub fn give_up(mut self) -> (RunReport, Duration) {
+        self.signal("-INT");
+        wait_for("it to say what it waits for", || self.said().contains("waiting at most 10 s"));
+        let said = Instant::now();
+        self.signal("-INT");
+        let status = self.process.0.wait().unwrap();
+        assert_eq!(status.code(), Some(0), "{}", self.said());
+        (read(&self.lab.path("report.json")), said.elapsed())
+    }
+
     /// Kills it at once. Its interfaces stay, but for taps, and [`Lab::start_again`] starts it on them.
     pub fn kill(self) {
         drop(self.process);

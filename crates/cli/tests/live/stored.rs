@@ -1,6 +1,8 @@
 //! State in a Redis beyond a network of its own, which is cut: packets go on, metrics say what waits, and new
 //! flows are refused where that is asked for.
 
+use std::time::Duration;
+
 use crate::lab::{Kind, Lab, wait_for};
 use crate::observe::metric;
 use crate::traffic::ping;
@@ -65,4 +67,27 @@ fn a_network_cut_to_the_store_keeps_no_packet_and_is_seen() {
     assert!(kept.refused_ns > 0 && kept.failures > 1 && kept.waiting == 0, "{kept:?}");
     assert_eq!(kept.trouble, None);
     assert!(kept.pause_ns.max < 250_000_000, "no packet waited: {:?}", kept.pause_ns);
+}
+
+/// The table and the documents are there all the same.
+#[test]
+fn a_store_that_does_not_answer_at_the_end_is_given_up_by_a_second_signal() {
+    let Some(mut lab) = Lab::open_with(Kind::AfPacket, &["redis-server"]) else { return };
+    let server = store(&mut lab);
+    lab.host("a");
+    lab.host("b");
+    let options =
+        "--store redis://172.16.0.2?timeout_ms=300 --when-behind refuse-new --behind-ms 400";
+    let firewall = lab.start("firewall", options, &[("inside", "a"), ("outside", "b")]);
+    lab.ip("a", "addr add 10.0.0.1/24 dev e");
+    lab.ip("b", "addr add 10.0.0.2/24 dev e");
+    ping(&lab, "a", "10.0.0.2", 56);
+    drop(server);
+    ping(&lab, "a", "10.0.0.2", 100);
+    wait_for("it to be said", || firewall.said().contains("store: "));
+    let (report, waited) = firewall.give_up();
+    assert!(waited < Duration::from_secs(5), "{waited:?}");
+    let kept = report.store.unwrap();
+    assert!(kept.waiting > 0 && kept.trouble.is_some(), "{kept:?}");
+    assert!(report.warnings.iter().any(|one| one.contains("not in the store: ")));
 }
