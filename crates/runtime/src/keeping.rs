@@ -27,6 +27,8 @@ pub(crate) const SETS_ONLY: &str = ", packet sets only";
 const DIVISION: &str = ".division";
 /// Longest that the start and the end of a run wait for the store.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// What it means that no new flows are taken.
+const AS_IF_FULL: &str = "what needs room in a table is answered as if there were none";
 /// Time after which the end of a run says what it waits for.
 const A_MOMENT: Duration = Duration::from_millis(200);
 
@@ -331,9 +333,19 @@ impl Kept {
         self.flusher.trouble()
     }
 
-    /// How it goes.
-    pub(crate) fn report(&self) -> StoreReport {
-        report_of(self.store.clone(), self.restart, self.flusher.status())
+    /// Reports how it goes; with a warning where it does not take what changes, and where no new flows are taken.
+    pub(crate) fn tell(&self, report: &mut RunReport) {
+        let store = report_of(self.store.clone(), self.restart, self.flusher.status());
+        if let Some(why) = &store.trouble {
+            let waiting = changes(store.waiting).0;
+            report.warnings.push(format!("the store is in trouble, {waiting} waiting: {why}"));
+        }
+        if store.refuses_new {
+            report.warnings.push(format!(
+                "the store is so far behind that no new flows are taken: {AS_IF_FULL}"
+            ));
+        }
+        report.store = Some(store);
     }
 
     /// Waits until the store has everything, and reports; with a warning if it has not. `goes_on` is asked whether it
@@ -365,8 +377,7 @@ impl Kept {
         }
         if done.refused_ns > 0 || done.refuses_new && done.ended {
             report.warnings.push(format!(
-                "for {} ms the store was so far behind that no new flows were taken: what needs room in a table \
-                 was answered as if there were none",
+                "for {} ms the store was so far behind that no new flows were taken: {AS_IF_FULL}",
                 done.refused_ns / 1_000_000
             ));
         }
@@ -452,13 +463,36 @@ mod tests {
 
     fn gone() -> Kept {
         let store = Gone(Memory::default());
-        let (flusher, _) = Flusher::open(store, "nat", "a", Settings::default()).unwrap();
+        let policy = anabranch_store::Policy::RefuseNew;
+        let settings = Settings { policy, slow_ns: 50_000_000, ..Settings::default() };
+        let (flusher, _) = Flusher::open(store, "nat", "a", settings).unwrap();
         let key = Scope::new("nat", "a", Place::Core(0)).unwrap().key(Kind::Map, "flows").unwrap();
         let mut feed = flusher.feed();
         let map = feed.map(&key);
         feed.entry(map, 0, b"a", Some(b"1"));
         drop(feed);
         Kept { flusher, store: "gone".to_owned(), restart: RestartReport::default() }
+    }
+
+    /// Also while the run goes on.
+    #[test]
+    fn trouble_with_the_store_is_among_the_warnings() {
+        let (kept, mut report) = (gone(), RunReport::new("nat"));
+        let began = Instant::now();
+        while report.warnings.len() < 2 && began.elapsed() < Duration::from_secs(20) {
+            report.warnings.clear();
+            kept.tell(&mut report);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let [trouble, refused] = &report.warnings[..] else { panic!("{:?}", report.warnings) };
+        assert!(trouble.starts_with("the store is in trouble, 1 change waiting: "), "{trouble}");
+        assert!(trouble.contains("no answer"), "{trouble}");
+        assert!(
+            refused.starts_with("the store is so far behind that no new flows are taken: "),
+            "{refused}"
+        );
+        assert!(report.store.unwrap().refuses_new);
+        drop(kept);
     }
 
     /// And it is said what is waited for, once and soon.
@@ -476,7 +510,7 @@ mod tests {
             "{line}"
         );
         assert!(line.contains("no answer") && *at < Duration::from_secs(1), "{line}, {at:?}");
-        let [warning] = &report.warnings[..] else { panic!("{:?}", report.warnings) };
+        let warning = &report.warnings[0];
         assert!(warning.starts_with("1 change is not in the store: "), "{warning}");
     }
 }

@@ -338,7 +338,7 @@ impl Workplace<'_> {
         match request {
             Request::Report(answer) => {
                 let mut report = self.finish(crew, orders.tell(), started);
-                report.store = self.kept.as_ref().map(|one| one.kept.report());
+                self.kept.iter().for_each(|one| one.kept.tell(&mut report));
                 let _ = answer.send(report);
             }
             Request::Copy { filter, answer } => {
