@@ -107,11 +107,12 @@ pub(crate) fn run<F: NetworkFunction>(
     progress: Progress,
 ) -> Result<Result<RunReport, RunError>, Error> {
     let (tell, requests) = channel();
+    // Before there is anything that a signal would leave behind.
+    let stop = stop_signal();
     let socket = openings.socket.as_deref();
     // Dropped when the run is over, which takes the socket away.
     let _endpoint = socket.map(|path| Endpoint::open(path, tell.clone())).transpose()?;
     openings.metrics.map(|address| metrics::open(address, tell.clone())).transpose()?;
-    let stop = stop_signal();
     let begun = Arc::new(AtomicBool::new(false));
     end_what_does_not_begin(&stop, &begun, socket);
     let mut started = Instant::now();

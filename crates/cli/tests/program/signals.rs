@@ -72,3 +72,23 @@ fn an_interrupted_bench_leaves_no_links() {
         assert!(bench.files().is_empty(), "{:?}", bench.files());
     }
 }
+
+/// The signal comes as soon as the socket is there, before the run has begun.
+#[test]
+fn a_socket_goes_with_a_run_that_is_ended_at_once() {
+    let bench = Bench::new();
+    let program = env!("CARGO_BIN_EXE_anabranch");
+    for turn in 0..5 {
+        let name = format!("{}t{turn}", std::process::id());
+        let script = format!(
+            "{program} run nop --port lan=tap:a{name} --port wan=tap:b{name} --listen s.sock & \
+             while [ ! -S s.sock ] && kill -0 $!; do :; done; kill -TERM $!; wait $!"
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).current_dir(bench.path("")).stdout(Stdio::null());
+        let done = crate::Done::of(command.output().unwrap(), &script);
+        assert!(bench.files().is_empty(), "turn {turn}: {:?}\n{}", bench.files(), done.err);
+        // Where no interface may be made it has ended by itself.
+        assert!([Some(0), Some(4)].contains(&done.code), "{:?}\n{}", done.code, done.err);
+    }
+}
