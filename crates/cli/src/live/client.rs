@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{ErrorKind, IsTerminal, Read, Write};
 use std::net::Shutdown;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -12,10 +13,11 @@ use anabranch_runtime::report::RunReport;
 
 use super::arguments::{CaptureArguments, ControlArguments};
 use super::endpoint::LONGEST_LINE;
-use super::{pcapng, stop_signal};
+use super::pcapng;
 use crate::error::Error;
 use crate::figures::{counted, thousands};
 use crate::file::{is_standard_output, tell};
+use crate::signals::stop_signal;
 
 /// Longest time that an answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -53,7 +55,15 @@ fn one_line(question: &str) -> Result<(), String> {
 }
 
 fn unanswered(path: &Path, cause: &std::io::Error) -> Error {
+    let there =
+        std::fs::metadata(path).ok().filter(|_| cause.kind() == ErrorKind::PermissionDenied);
     let path = path.display();
+    if let Some(user) = there.map(|there| there.uid()) {
+        return Error::Input(format!(
+            "{path}: the run there is that of another user, of number {user}, who alone may ask it: run this as that \
+             one (`sudo -u '#{user}' …`)"
+        ));
+    }
     Error::Input(format!("{path}: no run answers: {cause}; is it there, with `--listen {path}`?"))
 }
 
@@ -191,5 +201,25 @@ impl Copies {
     fn end(&self) {
         // The other end may have gone first.
         let _ = self.stream.shutdown(Shutdown::Write);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_another_user_is_no_run_that_is_not_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("run.sock");
+        let why = |kind: ErrorKind| unanswered(&path, &kind.into()).to_string();
+        assert!(why(ErrorKind::NotFound).contains("no run answers"));
+        assert!(why(ErrorKind::PermissionDenied).contains("no run answers: permission denied"));
+        std::fs::write(&path, "").unwrap();
+        let user = std::fs::metadata(&path).unwrap().uid();
+        let refused = why(ErrorKind::PermissionDenied);
+        assert!(refused.contains("run.sock: the run there is that of another user"), "{refused}");
+        assert!(refused.contains(&format!("sudo -u '#{user}'")), "{refused}");
+        assert!(why(ErrorKind::ConnectionRefused).contains("no run answers"));
     }
 }
