@@ -33,7 +33,7 @@ use crate::file::{
 use crate::html::profile as page;
 use crate::library::{Entry, Library};
 use crate::plan;
-use crate::progress::Progress;
+use crate::progress::{Passes, Progress};
 use crate::run::{
     Order, cannot_begin, name_inputs, options, plan_for, sources, this_command, to_json,
 };
@@ -198,7 +198,7 @@ fn order(arguments: &ProfileArguments) -> Result<Order, Error> {
         balance: false,
         seed: arguments.seed,
         store: None,
-        progress: Progress::start(&arguments.nf),
+        progress: Progress::of_run(&arguments.nf),
     })
 }
 
@@ -228,22 +228,25 @@ pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<Measured, Erro
     }
     let plan = plan_for::<F>(&order)?;
     let options = options::<F>(&order, plan)?;
-    let mut progress = order.progress;
-    let mut watch = |done: Done, packets| progress.update(packets, done.fraction());
+    let mut passes = Passes::of(order.progress, 2 * PAIRS);
     let (mut pairs, mut mpps) = (Vec::with_capacity(PAIRS), 0.0_f64);
     let (mut watched, mut hardware, mut runs) = (Vec::new(), None, Vec::with_capacity(PAIRS));
     for _ in 0..PAIRS {
+        let mut watch = |done: Done, packets| passes.update(packets, done.fraction());
         let plain = unwatched::<F>(&options, &mut watch).map_err(cannot_begin)?;
+        passes.next();
+        let mut watch = |done: Done, packets| passes.update(packets, done.fraction());
         mpps = mpps.max(plain.mpps);
         hardware = counted(&plain);
         let (report, findings) = profile::<F>(&options, &mut watch).map_err(cannot_begin)?;
+        passes.next();
         let (watched_ns, unwatched_ns) = (ns_a_packet(&report), ns_a_packet(&plain));
         pairs.push(Pair { watched_ns, unwatched_ns });
         let aborts = findings.iter().map(|finding| finding.times).sum();
         runs.push(Run { mpps: plain.mpps, aborts });
         watched.push((aborts, report, findings));
     }
-    progress.finish();
+    passes.finish();
     watched.sort_by_key(|(aborts, ..)| *aborts);
     let (_, report, findings) = watched.swap_remove(PAIRS / 2);
     Ok(Measured { report, findings, pairs, runs, mpps, hardware })

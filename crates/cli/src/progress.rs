@@ -28,6 +28,8 @@ const SPINNER: &str = "{prefix} {spinner}  {msg}  {elapsed}";
 pub(crate) struct Progress {
     what: String,
     started: Instant,
+    /// The work begins with the first update.
+    begins: bool,
     /// The bar, on a terminal.
     bar: Option<ProgressBar>,
     /// When the next plain line is due.
@@ -40,12 +42,31 @@ impl Progress {
         let started = Instant::now();
         let next = started + LINE_EVERY;
         let bar = std::io::stderr().is_terminal().then(|| bar(what));
-        Progress { what: what.to_string(), started, bar, next }
+        Progress { what: what.to_string(), started, begins: false, bar, next }
+    }
+
+    /// The same of a run, which begins with the first update: what is made ready before takes its time, and is none of
+    /// the work.
+    pub(crate) fn of_run(what: &str) -> Progress {
+        Progress { begins: true, ..Progress::start(what) }
+    }
+
+    /// Begins now, if that is still to come.
+    fn begin(&mut self) {
+        if std::mem::take(&mut self.begins) {
+            self.started = Instant::now();
+            self.next = self.started + LINE_EVERY;
+            self.bar.iter().for_each(|bar| {
+                bar.reset_elapsed();
+                bar.reset_eta();
+            });
+        }
     }
 
     /// Says that `packets` are done, which is `fraction` (0 to 1) of the work where that is known.
     /// Cheap enough to be called every few thousand packets.
     pub(crate) fn update(&mut self, packets: u64, fraction: Option<f64>) {
+        self.begin();
         let now = Instant::now();
         if self.bar.is_some() {
             self.draw(packets, fraction);
@@ -56,7 +77,8 @@ impl Progress {
     }
 
     /// As `update`, on a terminal only: lines about work that has no end would fill a journal.
-    pub(crate) fn draw(&self, packets: u64, fraction: Option<f64>) {
+    pub(crate) fn draw(&mut self, packets: u64, fraction: Option<f64>) {
+        self.begin();
         let Some(bar) = &self.bar else { return };
         match fraction {
             Some(fraction) => bar.set_position((fraction * STEPS as f64) as u64),
@@ -78,6 +100,47 @@ impl Progress {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// Shows how far several passes over the same packets are, one after the other.
+pub(crate) struct Passes {
+    progress: Progress,
+    /// In all, and those that are over.
+    all: usize,
+    over: usize,
+    /// Packets of those that are over, and of the one that goes on.
+    before: u64,
+    packets: u64,
+}
+
+impl Passes {
+    /// So many passes, of which `progress` shows how far all are.
+    pub(crate) fn of(progress: Progress, all: usize) -> Passes {
+        Passes { progress, all, over: 0, before: 0, packets: 0 }
+    }
+
+    /// Says how far the pass is that goes on.
+    pub(crate) fn update(&mut self, packets: u64, fraction: Option<f64>) {
+        let (packets, fraction) = self.so_far(packets, fraction);
+        self.progress.update(packets, fraction);
+    }
+
+    fn so_far(&mut self, packets: u64, fraction: Option<f64>) -> (u64, Option<f64>) {
+        self.packets = packets;
+        let part = |fraction: f64| (self.over as f64 + fraction) / self.all.max(1) as f64;
+        (self.before + packets, fraction.map(part))
+    }
+
+    /// A pass is over.
+    pub(crate) fn next(&mut self) {
+        self.over += 1;
+        self.before += std::mem::take(&mut self.packets);
+    }
+
+    /// As [`Progress::finish`].
+    pub(crate) fn finish(self) {
+        self.progress.finish();
     }
 }
 
@@ -152,6 +215,31 @@ mod tests {
         assert_eq!(line("nat", 0, Some(0.0), Duration::ZERO), "nat: no packets yet");
         let text = line("nat", 0, Some(0.131), Duration::from_secs(2));
         assert_eq!(text, "nat: no packets yet, 13.1 % done, 13 s left");
+    }
+
+    #[test]
+    fn what_is_made_ready_before_a_run_is_none_of_it() {
+        let hour = Duration::from_secs(3_600);
+        for (mut progress, is_run) in
+            [(Progress::of_run("nat"), true), (Progress::start("nat"), false)]
+        {
+            progress.started = progress.started.checked_sub(hour).unwrap();
+            progress.update(0, Some(0.5));
+            assert_eq!(progress.started.elapsed() < hour, is_run);
+            let begun = progress.started;
+            progress.update(0, Some(0.6));
+            assert_eq!(progress.started, begun, "it begins once");
+        }
+    }
+
+    #[test]
+    fn passes_are_counted_together() {
+        let mut passes = Passes::of(Progress::start("nat"), 4);
+        assert_eq!(passes.so_far(50, Some(0.5)), (50, Some(0.125)));
+        assert_eq!(passes.so_far(100, Some(1.0)), (100, Some(0.25)));
+        passes.next();
+        assert_eq!(passes.so_far(50, Some(0.5)), (150, Some(0.375)));
+        assert_eq!(passes.so_far(60, None), (160, None));
     }
 
     #[test]

@@ -122,7 +122,7 @@ fn order(arguments: &RunArguments, ports: &[&str]) -> Result<Order, Error> {
         balance: !arguments.no_balance,
         seed: arguments.seed,
         store: keeping(&arguments.keeping, section)?,
-        progress: Progress::start(&arguments.nf),
+        progress: Progress::of_run(&arguments.nf),
     })
 }
 

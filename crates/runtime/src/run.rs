@@ -539,7 +539,7 @@ impl Coordinator<'_> {
                     break;
                 }
             }
-            watch(self.source.progress(), self.account.handled());
+            self.tell(watch);
             next = self.source.next_chunk();
         }
         // What a worker has left that has panicked is waited for in vain.
@@ -549,6 +549,13 @@ impl Coordinator<'_> {
         self.come_to_end(&mut pending, started);
         watch(self.source.progress(), self.account.handled());
         self.finish(started)
+    }
+
+    /// Tells how far the run is: of what was read, as much as has been handled.
+    fn tell(&self, watch: &mut dyn FnMut(Progress, u64)) {
+        let handled = self.account.handled();
+        let read = self.last.as_ref().map_or(0, |last| last.meta.number + 1);
+        watch(self.source.progress().of_done(handled, read), handled);
     }
 
     /// Brings all workers to the time of the last packet, which one of them has handled: what is due by then belongs

@@ -32,6 +32,19 @@ impl Progress {
         }
     }
 
+    /// How far the work is of which so many packets of those that were yielded are done.
+    #[must_use]
+    pub fn of_done(self, packets: u64, yielded: u64) -> Self {
+        match self.unit {
+            // Time passes whatever is done.
+            ProgressUnit::Nanoseconds => self,
+            ProgressUnit::Bytes | ProgressUnit::Packets => {
+                let part = packets.min(yielded) as f64 / yielded.max(1) as f64;
+                Self { done: (self.done as f64 * part) as u64, ..self }
+            }
+        }
+    }
+
     /// Two inputs taken together; the total is unknown where their units differ.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
@@ -54,6 +67,10 @@ mod tests {
         assert_eq!(bytes(0, Some(0)).fraction(), Some(1.0));
         assert_eq!(bytes(1, Some(4)).and(bytes(2, Some(8))), bytes(3, Some(12)));
         assert_eq!(bytes(1, Some(4)).and(bytes(2, None)).fraction(), None);
+        assert_eq!(bytes(600, Some(1_000)).of_done(0, 30), bytes(0, Some(1_000)));
+        assert_eq!(bytes(600, Some(1_000)).of_done(10, 30), bytes(200, Some(1_000)));
+        let time = Progress { done: 5, total: Some(9), unit: ProgressUnit::Nanoseconds };
+        assert_eq!(time.of_done(0, 30), time);
         let packets = Progress { done: 1, total: Some(2), unit: ProgressUnit::Packets };
         assert_eq!(bytes(1, Some(4)).and(packets), bytes(1, None));
     }
