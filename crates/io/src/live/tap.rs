@@ -20,6 +20,9 @@ const BUFFERS: usize = 128;
 /// Longest frame: as long as an IP packet can be, with Ethernet header and VLAN tag.
 const LONGEST: usize = 65_536 + 18;
 
+/// Queues of a TAP at most (`MAX_TAP_QUEUES` in `drivers/net/tun.c`).
+const MOST_QUEUES: usize = 256;
+
 /// Attaches a queue of the interface `name`, which is made if there is none.
 fn attach(name: &str, several: bool) -> Result<File, OpenError> {
     let device =
@@ -63,6 +66,13 @@ fn attach(name: &str, several: bool) -> Result<File, OpenError> {
 
 /// Opens `name` with a queue for each of `workers` workers.
 pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, OpenError> {
+    if workers > MOST_QUEUES {
+        return Err(OpenError::WrongType {
+            interface: name.to_owned(),
+            what: "a TAP has 256 queues at most (MAX_TAP_QUEUES), one for each worker",
+            instead: format!("give `--workers {MOST_QUEUES}` or fewer"),
+        });
+    }
     let existed = interface::index(name).is_some();
     if existed && interface::is_tap_in_use(name) {
         return Err(OpenError::WrongType {
@@ -221,6 +231,13 @@ mod tests {
 
     fn ip(line: &str) -> bool {
         Command::new("ip").args(line.split(' ')).status().is_ok_and(|done| done.success())
+    }
+
+    #[test]
+    fn more_workers_than_a_tap_has_queues_are_refused_at_once() {
+        let why = open("many", Port::new(0), 257).err().map(|why| why.to_string());
+        let why = why.unwrap_or_default();
+        assert!(why.contains("256 queues at most") && why.contains("`--workers 256`"), "{why}");
     }
 
     /// A TAP that stays, and somebody who has it open; `None`: none may be made here.
