@@ -37,7 +37,7 @@ use crate::progress::{Passes, Progress};
 use crate::run::{
     Order, cannot_begin, name_inputs, options, plan_for, sources, this_command, to_json,
 };
-use crate::settings::{control, settings};
+use crate::settings::{control, settings, settings_from};
 use apply::Figures;
 pub(crate) use document::{Cause, Document, LimitKind, NOT_COUNTED};
 pub(crate) use recipe::Step;
@@ -191,6 +191,7 @@ fn order(arguments: &ProfileArguments) -> Result<Order, Error> {
         inputs: sources(&arguments.inputs)?,
         outputs: Vec::new(),
         settings: settings(arguments.config.as_deref(), &arguments.settings)?,
+        settings_from: settings_from(arguments.config.as_deref(), &arguments.settings),
         controls: arguments.control.iter().map(|text| control(text)).collect::<Result<_, _>>()?,
         workers,
         plan: None,
@@ -228,17 +229,18 @@ pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<Measured, Erro
     }
     let plan = plan_for::<F>(&order)?;
     let options = options::<F>(&order, plan)?;
-    let mut passes = Passes::of(order.progress, 2 * PAIRS);
+    let (mut passes, from) = (Passes::of(order.progress, 2 * PAIRS), order.settings_from);
     let (mut pairs, mut mpps) = (Vec::with_capacity(PAIRS), 0.0_f64);
     let (mut watched, mut hardware, mut runs) = (Vec::new(), None, Vec::with_capacity(PAIRS));
     for _ in 0..PAIRS {
         let mut watch = |done: Done, packets| passes.update(packets, done.fraction());
-        let plain = unwatched::<F>(&options, &mut watch).map_err(cannot_begin)?;
+        let plain = unwatched::<F>(&options, &mut watch).map_err(cannot_begin(from.as_deref()))?;
         passes.next();
         let mut watch = |done: Done, packets| passes.update(packets, done.fraction());
         mpps = mpps.max(plain.mpps);
         hardware = counted(&plain);
-        let (report, findings) = profile::<F>(&options, &mut watch).map_err(cannot_begin)?;
+        let (report, findings) =
+            profile::<F>(&options, &mut watch).map_err(cannot_begin(from.as_deref()))?;
         passes.next();
         let (watched_ns, unwatched_ns) = (ns_a_packet(&report), ns_a_packet(&plain));
         pairs.push(Pair { watched_ns, unwatched_ns });

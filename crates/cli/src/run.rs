@@ -23,7 +23,7 @@ use crate::file::{Files, check_writable, deliver, is_standard_output, print, tel
 use crate::library::Library;
 use crate::live::Openings;
 use crate::progress::Progress;
-use crate::settings::{Control, configuration, control};
+use crate::settings::{Control, configuration, control, settings_from};
 use crate::store::keeping;
 use crate::{html, live, plan, summary};
 
@@ -44,6 +44,8 @@ pub struct Order {
     pub duration: Option<Duration>,
     /// The settings, not yet checked against the NF's.
     pub settings: toml::Table,
+    /// Where they are from, as messages about them begin.
+    pub(crate) settings_from: Option<String>,
     /// Commands for the NF.
     pub controls: Vec<Control>,
     /// Number of workers.
@@ -115,6 +117,7 @@ fn order(arguments: &RunArguments, ports: &[&str]) -> Result<Order, Error> {
         inputs: sources(&arguments.inputs)?,
         outputs: outputs.collect::<Result<_, _>>()?,
         settings,
+        settings_from: settings_from(arguments.config.as_deref(), &arguments.settings),
         controls: arguments.control.iter().map(|text| control(text)).collect::<Result<_, _>>()?,
         workers: arguments.workers.count(),
         plan: arguments.plan.clone(),
@@ -276,7 +279,7 @@ pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<RunReport, Err
     let mut options = options::<F>(&order, plan)?;
     let Making { settings, ports, .. } = &mut options.making;
     live::mtu::fit(settings, &live, ports, LiveSpec::mtu)?;
-    let mut progress = order.progress;
+    let (mut progress, from) = (order.progress, order.settings_from);
     let report = if live.is_empty() {
         let mut watch = |done: Done, packets| progress.update(packets, done.fraction());
         let report = runtime::run::<F>(&options, &mut watch);
@@ -285,7 +288,7 @@ pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<RunReport, Err
     } else {
         live::run::<F>(&options, &live, &order.openings, order.duration, progress)?
     };
-    report.map_err(cannot_begin)
+    report.map_err(cannot_begin(from.as_deref()))
 }
 
 /// What the runtime is told of an order.
@@ -338,10 +341,18 @@ pub(crate) fn bound<S: Clone, T>(
     bindings.iter().map(|one| bind(one.port.as_deref(), one.spec.clone())).collect()
 }
 
-pub(crate) fn cannot_begin(error: RunError) -> Error {
+/// The error of a run whose settings are from there.
+pub(crate) fn cannot_begin(from: Option<&str>) -> impl Fn(RunError) -> Error {
+    move |error| of_run(from, error)
+}
+
+fn of_run(from: Option<&str>, error: RunError) -> Error {
     let message = error.to_string();
     match error {
-        RunError::Build(_) | RunError::Command(_) => Error::Settings(message),
+        RunError::Build(_) => {
+            Error::Settings(from.map_or(message.clone(), |from| format!("{from}: {message}")))
+        }
+        RunError::Command(_) => Error::Settings(message),
         RunError::Source(cause) => Error::of_run(runtime::kind_of(&cause), message),
         RunError::Sink(_) => Error::Output(message),
         RunError::Live(_) | RunError::Exchange(_) | RunError::Store(_) => Error::Input(message),

@@ -49,6 +49,12 @@ pub(crate) fn settings(config: Option<&Path>, set: &[String]) -> Result<Table, E
     configuration(config, set).map(|(table, _)| table)
 }
 
+/// Where settings are from that the function refuses; `None`: from the command line alone, whose words it quotes.
+pub(crate) fn settings_from(config: Option<&Path>, set: &[String]) -> Option<String> {
+    let over = if set.is_empty() { "" } else { ", with --set over it" };
+    config.map(|file| format!("{}{over}", file.display()))
+}
+
 fn read(path: &Path) -> Result<Table, Error> {
     let text = crate::file::read(path)?;
     text.parse().map_err(|cause: toml::de::Error| {

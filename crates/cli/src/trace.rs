@@ -20,7 +20,7 @@ use crate::library::Library;
 use crate::paths::find;
 use crate::progress::Progress;
 use crate::run::{Order, PortNames, bound, cannot_begin, sources, to_json};
-use crate::settings::{control, settings};
+use crate::settings::{control, settings, settings_from};
 use crate::{live, plan};
 
 /// Numbers from here on are written in hexadecimal; addresses are written as such.
@@ -87,6 +87,7 @@ fn order(arguments: &TraceArguments) -> Result<Order, Error> {
         openings: live::Openings::default(),
         duration: None,
         settings: settings(arguments.config.as_deref(), &arguments.settings)?,
+        settings_from: settings_from(arguments.config.as_deref(), &arguments.settings),
         controls: arguments.control.iter().map(|text| control(text)).collect::<Result<_, _>>()?,
         workers: 1,
         plan: None,
@@ -130,7 +131,7 @@ pub(crate) fn execute<F: NetworkFunction>(
         store: None,
     };
     let mut found = Found { count: choice.count, ..Found::default() };
-    let (mut progress, mut handled) = (order.progress, 0);
+    let (mut progress, mut handled, from) = (order.progress, 0, order.settings_from);
     let traced = trace::<F::Traced>(&options, &mut |followed| {
         handled += 1;
         progress.update(handled, None);
@@ -145,7 +146,7 @@ pub(crate) fn execute<F: NetworkFunction>(
     });
     let Found { mut shown, events, .. } = found;
     progress.finish();
-    traced.map_err(cannot_begin)?;
+    traced.map_err(cannot_begin(from.as_deref()))?;
     if let (Some(wanted), true) = (choice.packet, shown.is_empty()) {
         let there = counted(handled, "packet");
         return Err(Error::Usage(format!("--packet {wanted}: there are {there}, numbered from 0")));

@@ -116,6 +116,7 @@ pub(super) fn order(
         inputs: inputs.collect(),
         outputs: Vec::new(),
         settings: toml::Table::new(),
+        settings_from: None,
         controls: Vec::new(),
         workers,
         plan: None,

@@ -130,6 +130,13 @@ fn wrong_settings_are_3() {
     drain("drain-backend addr=10.0.0.1").expect(3).says("the fields are: address, port");
     fs::write(bench.path("bad.toml"), "a = 1\nb = = 2\n").unwrap();
     run("--config bad.toml").expect(3).says("line 2");
+    fs::write(bench.path("wrong.toml"), "rate_bps = -1\n").unwrap();
+    for command in ["run", "trace", "profile"] {
+        let line = format!("{command} policer --in a.pcap --config wrong.toml");
+        bench.run(&line).expect(3).says("anabranch: wrong.toml: ").says("`rate_bps`");
+        let line = format!("{line} --set flows=9");
+        bench.run(&line).expect(3).says("anabranch: wrong.toml, with --set over it: ");
+    }
     run("--set rate_bps=-1").expect(3).says("write a value between");
     let alone =
         "expected a list in brackets, found string `\"203.0.113.1\"`: write [\"203.0.113.1\"]";
@@ -144,7 +151,7 @@ fn wrong_settings_are_3() {
         .run(&format!("{line} --workers 2 --strategy lock"))
         .expect(3)
         .says("`nop` does not route");
-    assert_eq!(bench.files(), ["a.pcap", "bad.toml"]);
+    assert_eq!(bench.files(), ["a.pcap", "bad.toml", "wrong.toml"]);
 }
 
 #[test]
