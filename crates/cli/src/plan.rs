@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anabranch_analysis::{Budget, Paths};
-use anabranch_plan::{Options, Plan, PlanError, check, plan};
+use anabranch_plan::{Options, Plan, PlanError, check, numbered, plan};
 use anabranch_rss::Nic;
 use anabranch_runtime::deployment;
 
@@ -69,8 +69,7 @@ fn overview(library: &Library, options: &Options) -> Result<String, Error> {
 /// The fields that packets of each port are hashed by, ports of TCP and UDP alike.
 fn meeting(found: &Plan) -> String {
     if let Some(impossible) = &found.impossible {
-        let lines: Vec<String> = impossible.lines.iter().map(u32::to_string).collect();
-        return format!("nothing in common, lines {}", lines.join(", "));
+        return format!("nothing in common, {}", numbered(&impossible.lines));
     }
     if found.constraints.is_empty() {
         return "anything".to_owned();

@@ -9,7 +9,7 @@ use anabranch_rss::{Field, Which};
 use crate::build::{Decision, decide, decide_beside};
 use crate::class::Class;
 use crate::constraint::{Constraint, Constraints, Equation};
-use crate::error::PlanError;
+use crate::error::{PlanError, numbered};
 use crate::form::{bytes, is_for_nic, well_formed};
 use crate::model::{ObjectMode, Plan, Port, PortClass, SteeredAllocation, Steerer, Strategy};
 use crate::ranges::equalities;
@@ -87,13 +87,12 @@ fn steers_as_planned(
         };
         let all: Vec<_> = of_place.collect();
         if !matches!(all[..], [one] if is_allowed(one)) {
-            let lines: Vec<String> = planned.lines.iter().map(u32::to_string).collect();
             return Err(PlanError::Broken(format!(
-                "what `{}` gives out at {} follows from the source (lines {}): of its entry under \
+                "what `{}` gives out at {} follows from the source ({}): of its entry under \
                  `steered` only `lends` may be edited, and only to false",
                 planned.object,
                 planned.port,
-                lines.join(", ")
+                numbered(&planned.lines)
             )));
         }
     }
@@ -159,12 +158,11 @@ fn modes(
                 && planned == ObjectMode::PerShard
                 && decision.sharding.constraints.contains_key(&at));
         if !allowed {
-            let lines: Vec<String> = lines.iter().map(u32::to_string).collect();
             return Err(PlanError::Broken(format!(
-                "`{}` cannot be {}: {why} (lines {})",
+                "`{}` cannot be {}: {why} ({})",
                 object.name,
                 edited.mode.name(),
-                lines.join(", ")
+                numbered(&lines)
             )));
         }
         modes.insert(at, edited.mode);
@@ -217,11 +215,10 @@ fn limits_hold(
         .map(|one| format!("`{}`", objects[*one].name))
         .collect();
     let (_, _, lines) = crate::report::mode(decision, *count);
-    let lines: Vec<String> = lines.iter().map(u32::to_string).collect();
     Err(PlanError::Broken(format!(
-        "`{count}` can be per-shard only where what it limits is sharded (lines {}), and {} {} shared: write \
+        "`{count}` can be per-shard only where what it limits is sharded ({}), and {} {} shared: write \
          mode = \"shared\" of `{count}` too",
-        lines.join(", "),
+        numbered(&lines),
         given_up.join(", "),
         if given_up.len() == 1 { "is" } else { "are" },
         count = objects[*count].name,

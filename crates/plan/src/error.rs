@@ -7,7 +7,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum PlanError {
     /// The strategy asked for needs a sharding that does not exist.
-    #[error("{file}: no {asked} plan exists (lines {}): {why}", numbers(lines))]
+    #[error("{file}: no {asked} plan exists ({}): {why}", numbered(lines))]
     NoSharding {
         /// The author's file.
         file: String,
@@ -40,6 +40,9 @@ pub enum PlanError {
     Unfit(String),
 }
 
-fn numbers(lines: &[u32]) -> String {
-    lines.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+/// `line 3`, `lines 3, 5`.
+pub fn numbered<'l>(lines: impl IntoIterator<Item = &'l u32>) -> String {
+    let numbers = lines.into_iter().map(u32::to_string).collect::<Vec<_>>();
+    let plural = if numbers.len() == 1 { "" } else { "s" };
+    format!("line{plural} {}", numbers.join(", "))
 }

@@ -47,7 +47,7 @@ mod word;
 pub use build::{Options, plan};
 pub use check::check;
 pub use class::Class;
-pub use error::PlanError;
+pub use error::{PlanError, numbered};
 pub use expression::evaluate;
 pub use model::{
     Difference, Impossible, Input, Meeting, Object, ObjectMode, Plan, Port, PortClass,

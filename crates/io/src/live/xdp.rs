@@ -211,12 +211,13 @@ fn open_side_socket(name: &str, interface: i32) -> Result<OwnedFd, OpenError> {
 
 fn about(queues: usize, workers: usize, native: bool, mtu: Option<usize>) -> String {
     let place = if native { "in the driver" } else { "behind the driver (generic XDP)" };
-    let queues = match queues {
-        1 => "1 queue".to_owned(),
-        count => format!("{count} queues"),
+    let counted = |count: usize, one: &str| match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {one}s"),
     };
+    let (queues, workers) = (counted(queues, "queue"), counted(workers, "worker"));
     format!(
-        "{queues} of the interface for {workers} workers, spread by the sender or the NIC, taken off \
+        "{queues} of the interface for {workers}, spread by the sender or the NIC, taken off \
          {place}; packets are copied when sent; unfinished checksums are recognised and finished in \
          software{}",
         mtu.and_then(too_long).unwrap_or_default()
@@ -572,6 +573,8 @@ mod tests {
             let says = format!("more than 3840 bytes are missed, though its MTU of {mtu} allows");
             assert_eq!(about.contains(&says), told, "{about}");
         }
+        let one = about(1, 1, false, None);
+        assert!(one.starts_with("1 queue of the interface for 1 worker, spread"), "{one}");
         assert!(about(1, 1, false, None).ends_with("finished in software"));
     }
 }

@@ -73,7 +73,7 @@ fn a_file_shares_a_count_with_what_it_limits() {
         assert_eq!(shared(names), Ok(()), "{names:?}");
     }
     let broken = shared(&["flows"]).unwrap_err();
-    let says = "`total` can be per-shard only where what it limits is sharded (lines 23), and `flows` is shared";
+    let says = "`total` can be per-shard only where what it limits is sharded (line 23), and `flows` is shared";
     assert!(broken.contains(says), "{broken}");
 }
 
