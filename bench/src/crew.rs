@@ -19,6 +19,7 @@ use anabranch_runtime::deployment::Deployment;
 use anabranch_runtime::instance::Instance;
 use anabranch_runtime::lock::Lock;
 use anabranch_runtime::steer::{SHARDS, Steering};
+use anabranch_runtime::threads::spawn_all;
 use anabranch_runtime::tuner::Pass;
 use anabranch_runtime::worker::State;
 
@@ -73,11 +74,11 @@ pub fn crews<N: Subject>(
     }
     let overall = of.load.is_some_and(|load| N::CONTENDED.contains(&load));
     scope(|threads| {
-        for (crew, parts) in crews.iter().zip(shares) {
-            for (number, part) in parts.into_iter().enumerate() {
-                threads.spawn(move || crew.work(number, part));
-            }
-        }
+        let of_crews = crews.iter().zip(shares).flat_map(|(crew, parts)| {
+            let parts = parts.into_iter().enumerate();
+            parts.map(move |(number, part)| move || crew.work(number, part))
+        });
+        spawn_all(threads, of_crews).map_err(BenchError::Threads)?;
         for turn in 0..TURNS {
             crews.iter().for_each(Crew::turn);
             if overall && turn == 0 && TURNS > 1 {
@@ -86,7 +87,8 @@ pub fn crews<N: Subject>(
             }
         }
         crews.iter().for_each(Crew::dismiss);
-    });
+        Ok::<_, BenchError>(())
+    })?;
     let row = |crew: Crew| crew.row::<N>(overall);
     let rows: Result<Vec<Row>, BenchError> = crews.into_iter().map(row).collect();
     Ok(related(rows?))

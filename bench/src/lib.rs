@@ -44,6 +44,9 @@ pub enum BenchError {
         /// Packets in all.
         packets: u64,
     },
+    /// There is no thread for each worker.
+    #[error("{}", anabranch_runtime::threads::no_thread("each worker", .0))]
+    Threads(std::io::Error),
     /// There is no scenario for it.
     #[error("there is no job written by hand to compare {0} with")]
     Unknown(String),

@@ -147,7 +147,10 @@ pub(crate) fn on_a_deep_stack<T: Send>(
             .stack_size(STACK)
             .spawn_scoped(scope, work);
         let thread = thread.map_err(|error| {
-            AnalysisError::Solver(format!("no thread for the analysis: {error}"))
+            AnalysisError::Solver(format!(
+                "no thread for the analysis: {error}: the system limits those of a user (`ulimit -u`) and of a service \
+                 (TasksMax= of systemd): raise that limit"
+            ))
         })?;
         match thread.join() {
             Ok(result) => result,

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anabranch_io::capture::{CaptureError, why_not_made};
 use anabranch_runtime::report::ErrorKind;
+use anabranch_runtime::threads::no_thread;
 
 /// A failure of a command. Its text says what was wrong, where, and what to do instead.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +52,11 @@ impl Error {
             "this program was compiled without `{feature}`; build it with the feature `{feature}`: \
              cargo build --release --package anabranch --features {feature}"
         ))
+    }
+
+    /// No thread can be had for `what`.
+    pub(crate) fn no_thread(what: &str, cause: &std::io::Error) -> Error {
+        Error::Input(no_thread(what, cause))
     }
 
     /// The error a run's first failure stands for.

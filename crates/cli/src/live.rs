@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use anabranch_io::live::LiveSpec;
@@ -114,7 +115,7 @@ pub(crate) fn run<F: NetworkFunction>(
     let _endpoint = socket.map(|path| Endpoint::open(path, tell.clone())).transpose()?;
     openings.metrics.map(|address| metrics::open(address, tell.clone())).transpose()?;
     let begun = Arc::new(AtomicBool::new(false));
-    end_what_does_not_begin(&stop, &begun, socket);
+    end_what_does_not_begin(&stop, &begun, socket)?;
     let mut started = Instant::now();
     let mut speaker = speak_by(progress);
     let mut links = Links::new(&options.making.settings, specs, &options.making.ports);
@@ -176,11 +177,18 @@ fn speak_by(progress: Progress) -> Speaker {
 
 /// Ends the program some time after `stop` is set where the run has not begun: a device may wait for its other end, and
 /// asks nobody meanwhile whether it is to go on.
-fn end_what_does_not_begin(stop: &Arc<AtomicBool>, begun: &Arc<AtomicBool>, socket: Option<&Path>) {
+///
+/// # Errors
+/// [`Error::Input`]: there is no thread for it.
+fn end_what_does_not_begin(
+    stop: &Arc<AtomicBool>,
+    begun: &Arc<AtomicBool>,
+    socket: Option<&Path>,
+) -> Result<(), Error> {
     let (stop, begun) = (Arc::clone(stop), Arc::clone(begun));
     let socket = socket.map(Path::to_owned);
     let has_begun = move || begun.load(Ordering::Relaxed);
-    std::thread::spawn(move || {
+    let wait = move || {
         while !has_begun() && !stop.load(Ordering::Relaxed) {
             std::thread::sleep(BEGINNING / 40);
         }
@@ -194,7 +202,9 @@ fn end_what_does_not_begin(stop: &Arc<AtomicBool>, begun: &Arc<AtomicBool>, sock
             last_words("run: ended before its ports were open".to_owned());
             low_level::exit(INTERRUPTED);
         }
-    });
+    };
+    let waits = Builder::new().spawn(wait);
+    waits.map(drop).map_err(|cause| Error::no_thread("signals", &cause))
 }
 
 #[cfg(test)]

@@ -157,12 +157,14 @@ pub(crate) fn meanwhile<T>(what: &str, said: &'static str, work: impl FnOnce() -
             }
             None => {
                 let started = progress.started;
-                scope.spawn(move || {
+                let tell_now_and_then = move || {
                     while is_over.recv_timeout(LINE_EVERY) == Err(RecvTimeoutError::Timeout) {
                         let lasts_s = started.elapsed().as_secs();
                         tell(&format!("{what}: {said}: {lasts_s} s"));
                     }
-                });
+                };
+                // Where no thread can be had it is done without a word.
+                let _ = thread::Builder::new().spawn_scoped(scope, tell_now_and_then);
             }
         }
         let result = work();

@@ -355,7 +355,9 @@ fn of_run(from: Option<&str>, error: RunError) -> Error {
         RunError::Command(_) => Error::Settings(message),
         RunError::Source(cause) => Error::of_run(runtime::kind_of(&cause), message),
         RunError::Sink(_) => Error::Output(message),
-        RunError::Live(_) | RunError::Exchange(_) | RunError::Store(_) => Error::Input(message),
+        RunError::Live(_) | RunError::Exchange(_) | RunError::Threads(_) | RunError::Store(_) => {
+            Error::Input(message)
+        }
         RunError::StoreOfParts(_) | RunError::StoreDivided { .. } => Error::Usage(message),
     }
 }

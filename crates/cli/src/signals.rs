@@ -53,7 +53,7 @@ pub(crate) fn end_by_signal(what: &'static str) -> Result<(), Error> {
         low_level::exit(INTERRUPTED);
     };
     let begun = Builder::new().name("signals".to_owned()).spawn(wait);
-    begun.map(drop).map_err(|cause| Error::Input(format!("{what}: no thread can be had: {cause}")))
+    begun.map(drop).map_err(|cause| Error::no_thread("signals", &cause))
 }
 
 /// What there is, in the order in which it was made.

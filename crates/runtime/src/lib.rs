@@ -37,6 +37,7 @@ pub mod steer;
 mod sync;
 pub mod tally;
 pub mod testing;
+pub mod threads;
 pub mod trace;
 pub mod transactions;
 pub mod tuner;

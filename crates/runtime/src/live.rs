@@ -45,6 +45,7 @@ use crate::report::{LivePortReport, RunReport};
 use crate::run::{Arrangement, Options, RunError, read_commands};
 use crate::sync::mpsc::{Receiver, channel};
 use crate::sync::thread::{Scope, ScopedJoinHandle, scope};
+use crate::threads::spawn_all;
 use crate::worker::{Done, State};
 
 use clock::LiveClock;
@@ -128,7 +129,7 @@ pub fn run<N: NetworkFunction>(
     let crew = Crew::new(states, ports, &arrangement, balancing, clock)?;
     account.report.warnings.extend(warnings);
     let workplace = Workplace { specs, requests, account, kept: kept.as_ref().map(Watched::new) };
-    let mut report = crew.work(workplace, &arrangement, watch);
+    let mut report = crew.work(workplace, &arrangement, watch)?;
     if let Some(kept) = kept {
         kept.close(&mut report, &mut |line| watch(Moment::Ending(line)));
     }
@@ -180,7 +181,7 @@ struct Crew<N: NetworkFunction> {
 
 /// Workers at work.
 struct AtWork<'s, C> {
-    threads: Vec<ScopedJoinHandle<'s, End>>,
+    threads: Vec<ScopedJoinHandle<'s, Option<End>>>,
     mover: Option<Mover>,
     shared: Arc<Shared>,
     orders: Orders<C>,
@@ -228,28 +229,28 @@ impl<N: NetworkFunction> Crew<N> {
         mut workplace: Workplace<'_>,
         arrangement: &Arrangement,
         watch: &mut dyn FnMut(Moment<'_>) -> bool,
-    ) -> RunReport {
+    ) -> Result<RunReport, RunError> {
         workplace.account.report.strategy = arrangement.strategy.to_owned();
         workplace.account.report.strategy_why.clone_from(&arrangement.why);
-        scope(|threads| workplace.run::<N>(self.start(threads), watch))
+        scope(|threads| Ok(workplace.run::<N>(self.start(threads)?, watch)))
     }
 
-    fn start<'s, 'e>(self, threads: &'s Scope<'s, 'e>) -> AtWork<'s, N::Command>
+    fn start<'s, 'e>(self, threads: &'s Scope<'s, 'e>) -> Result<AtWork<'s, N::Command>, RunError>
     where
         N: 's,
     {
         let cores = Cores::allowed();
         let workers = self.workers.into_iter().enumerate();
-        let threads = workers.map(|(number, worker)| {
+        let works = workers.map(|(number, worker)| {
             let cores = cores.clone();
-            threads.spawn(move || {
+            move || {
                 cores.pin(number);
                 worker.run()
-            })
+            }
         });
-        let threads = threads.collect();
+        let threads = spawn_all(threads, works).map_err(RunError::Threads)?;
         let Self { mover, shared, orders, log, .. } = self;
-        AtWork { threads, mover, shared, orders, log }
+        Ok(AtWork { threads, mover, shared, orders, log })
     }
 }
 
@@ -309,7 +310,7 @@ impl Workplace<'_> {
         crew.shared.stop();
         let joined = std::mem::take(&mut crew.threads).into_iter().map(ScopedJoinHandle::join);
         let ends: Vec<End> = joined
-            .map(|end| end.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .filter_map(|end| end.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect();
         self.look(&crew, started, watch);
         self.finish(&crew, ends, started)

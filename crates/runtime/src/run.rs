@@ -40,6 +40,7 @@ use crate::report::{BalanceReport, ErrorKind, RunReport};
 use crate::steer::{SHARDS, Steering};
 use crate::sync::mpsc::{Receiver, Sender, channel};
 use crate::sync::thread::{Scope, ScopedJoinHandle, scope};
+use crate::threads::{no_thread, spawn_all};
 use crate::transactions::Members;
 use crate::worker::{
     Finished, Job, LastPacket, Late, Message, Notice, Reassignment, State, Worker,
@@ -113,6 +114,9 @@ pub enum RunError {
     /// Workers cannot be given a way to wake each other.
     #[error("no more file descriptors for workers: {0}; `ulimit -n` raises their number")]
     Exchange(std::io::Error),
+    /// There is no thread for each worker.
+    #[error("{}", no_thread("each worker", .0))]
+    Threads(std::io::Error),
 }
 
 /// The kind of failure that `error` is in a report.
@@ -180,8 +184,8 @@ pub(crate) fn run_on<N: NetworkFunction>(
     account.warn_of_fewer(workers, options.workers);
     let mut report = scope(|threads| {
         let clock = Clock::ahead_by(ahead_ns);
-        let crew = Crew::start(threads, states, (keep, ahead_ns), options.making.ports.len());
-        Coordinator {
+        let crew = Crew::start(threads, states, (keep, ahead_ns), options.making.ports.len())?;
+        let coordinator = Coordinator {
             crew,
             source,
             sinks,
@@ -192,9 +196,9 @@ pub(crate) fn run_on<N: NetworkFunction>(
             longest,
             reassignments: 0,
             last: None,
-        }
-        .run(first, watch)
-    });
+        };
+        Ok::<_, RunError>(coordinator.run(first, watch))
+    })?;
     report.warnings.extend(warnings);
     if let Some(kept) = kept {
         let say = options.store.as_ref().map(|store| store.say);
@@ -424,7 +428,7 @@ impl<N: NetworkFunction> States<N> {
 struct Crew<'s> {
     workers: Vec<Sender<Message>>,
     notices: Receiver<(usize, Notice)>,
-    threads: Vec<ScopedJoinHandle<'s, Finished>>,
+    threads: Vec<ScopedJoinHandle<'s, Option<Finished>>>,
 }
 
 impl<'s> Crew<'s> {
@@ -433,23 +437,23 @@ impl<'s> Crew<'s> {
         states: Vec<State<N>>,
         (keep, ahead_ns): (bool, u64),
         ports: usize,
-    ) -> Self {
+    ) -> Result<Self, RunError> {
         let (tell, notices) = channel();
         let cores = Cores::allowed();
         let (workers, inboxes): (Vec<_>, Vec<_>) = states.iter().map(|_| channel()).unzip();
-        let mut crew = Self { workers, notices, threads: Vec::new() };
-        for (number, (state, inbox)) in states.into_iter().zip(inboxes).enumerate() {
+        let works = states.into_iter().zip(inboxes).enumerate().map(|(number, (state, inbox))| {
             // Only who owns shards of its own hands packets over.
-            let alone = !matches!(state, State::Own(_)) || crew.workers.len() == 1;
-            let peers = if alone { Vec::new() } else { crew.workers.clone() };
+            let alone = !matches!(state, State::Own(_)) || workers.len() == 1;
+            let peers = if alone { Vec::new() } else { workers.clone() };
             let worker = Worker { state, keep, ahead_ns, longest: LONGEST, number, ports, peers };
             let (cores, tell) = (cores.clone(), tell.clone());
-            crew.threads.push(threads.spawn(move || {
+            move || {
                 cores.pin(number);
                 worker.run(&inbox, &tell)
-            }));
-        }
-        crew
+            }
+        });
+        let threads = spawn_all(threads, works).map_err(RunError::Threads)?;
+        Ok(Self { workers, notices, threads })
     }
 
     /// Waits for every worker to end and returns what each said. A worker's panic is passed on.
@@ -459,7 +463,9 @@ impl<'s> Crew<'s> {
             let _ = worker.send(Message::End);
         }
         let joined = self.threads.into_iter().map(ScopedJoinHandle::join);
-        joined.map(|end| end.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        joined
+            .filter_map(|end| end.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
     }
 }
 

@@ -104,6 +104,12 @@ pub enum Error {
     /// A newer instance writes this state now.
     #[error("another instance, started later, writes the state of `{0}` now: give each its own id")]
     Fenced(String),
+    /// There is no thread for what writes to the store.
+    #[error(
+        "no thread for the store: {0}: the system limits those of a user (`ulimit -u`) and of a service (TasksMax= of \
+         systemd): raise that limit, or take fewer --workers"
+    )]
+    Threads(String),
     /// It cannot be taken over: somebody else is always ahead.
     #[error(
         "another instance writes the state of `{0}` without a pause: end it, or give each its own id"

@@ -184,6 +184,9 @@ impl Flusher {
         let state = claimed.iter().flat_map(|one| one.content.clone()).collect();
         let behind = WriteBehind::new(settings, epoch, claimed)?;
         let (news, heard) = sync_channel(2);
+        let (questions, asked) = sync_channel(1);
+        let answers = Connection(news.clone());
+        let connection = spawn(move || answers.answer(driver, &asked))?;
         let shared = Arc::new(Shared::new(&behind, settings.period_ns, news));
         let worker = Worker {
             behind,
@@ -200,9 +203,9 @@ impl Flusher {
         let policy = settings.policy;
         let work = move || {
             let mut ending = Ending { shared: Arc::clone(&worker.shared), policy, is_meant: false };
-            ending.is_meant = worker.work(driver, heard);
+            ending.is_meant = worker.work((questions, connection), heard);
         };
-        let thread = Some(thread::spawn(work));
+        let thread = Some(spawn(work)?);
         Ok((Self { shared, thread }, state))
     }
 
@@ -282,6 +285,13 @@ impl Drop for Flusher {
     }
 }
 
+/// A thread.
+fn spawn<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<thread::JoinHandle<T>, Error> {
+    thread::Builder::new().spawn(work).map_err(|cause| Error::Threads(cause.to_string()))
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing panics while one is held.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -315,6 +325,9 @@ impl Drop for Ending {
     }
 }
 
+/// Where the store is asked, and who asks it.
+type Asking = (SyncSender<Question>, thread::JoinHandle<Result<(), Error>>);
+
 struct Worker {
     behind: WriteBehind,
     /// The maps that each feed has numbered.
@@ -335,10 +348,7 @@ struct Worker {
 
 impl Worker {
     /// Until it is told to stop; false: the driver has panicked.
-    fn work(mut self, driver: impl Driver + 'static, heard: Receiver<News>) -> bool {
-        let (questions, asked) = sync_channel(1);
-        let answers = Connection(self.shared.news.clone());
-        let connection = thread::spawn(move || answers.answer(driver, &asked));
+    fn work(mut self, (questions, connection): Asking, heard: Receiver<News>) -> bool {
         let mut is_asking = false;
         let mut change_refused = None;
         let mut is_meant = true;

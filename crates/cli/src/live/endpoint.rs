@@ -76,8 +76,10 @@ impl Endpoint {
         let listener = bind(path)?;
         let accept = move || listener.accept().map(|(stream, _)| stream);
         let talk = move |served: &Served<_>| drop(converse(served, &requests));
-        let served = serve(accept, talk, |stream| drop(turn_away(&stream)))
-            .map_err(|cause| Error::output(path, &cause))?;
+        let served = serve(accept, talk, |stream| drop(turn_away(&stream))).map_err(|cause| {
+            let _ = fs::remove_file(path);
+            Error::no_thread("the socket of --listen", &cause)
+        })?;
         Ok(Self { path: path.to_owned(), served })
     }
 }

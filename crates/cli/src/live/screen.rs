@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use anabranch_runtime::report::{RunReport, StoreReport};
@@ -36,7 +37,7 @@ pub(super) fn watch(
     }
     let first = report()?;
     let stop = stop_signal();
-    end_soon_after(&stop);
+    end_soon_after(&stop)?;
     let shown = ratatui::try_init().map_err(broken).and_then(|terminal| {
         // Dropped it would tell on standard error what fails, and panic where that has gone too.
         let mut terminal = std::mem::ManuallyDrop::new(terminal);
@@ -51,9 +52,12 @@ pub(super) fn watch(
 
 /// Ends the program some time after `stop` is set: crossterm reads for ever at a terminal that has gone, and a run that
 /// is asked for its report may not answer.
-fn end_soon_after(stop: &Arc<AtomicBool>) {
+///
+/// # Errors
+/// [`Error::Input`]: there is no thread for it.
+fn end_soon_after(stop: &Arc<AtomicBool>) -> Result<(), Error> {
     let stop = Arc::clone(stop);
-    std::thread::spawn(move || {
+    let wait = move || {
         while !stop.load(Ordering::Relaxed) {
             std::thread::sleep(LOOKING);
         }
@@ -61,7 +65,9 @@ fn end_soon_after(stop: &Arc<AtomicBool>) {
         // Nothing that takes standard output: who holds it may never give it back.
         let _ = disable_raw_mode();
         low_level::exit(INTERRUPTED);
-    });
+    };
+    let waits = Builder::new().spawn(wait);
+    waits.map(drop).map_err(|cause| Error::no_thread("signals", &cause))
 }
 
 fn broken(cause: std::io::Error) -> Error {

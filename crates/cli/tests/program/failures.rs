@@ -369,3 +369,44 @@ fn a_refused_command_is_3_and_the_run_is_complete() {
 
 /// A command that cannot be carried out.
 const COMMAND_REFUSED: &str = "remove-backend address=10.9.9.9 port=80";
+
+/// Limits of a user do not hold for root: it is another one's.
+#[test]
+fn where_no_thread_can_be_had_it_is_4() {
+    let bench = Bench::new();
+    bench.traffic("a.pcap", "flows=10,packets=100");
+    // What others may read and run.
+    let open = |path: &std::path::Path, mode| {
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    };
+    open(&bench.path(""), 0o777);
+    open(&bench.path("a.pcap"), 0o644);
+    let program = bench.path("program");
+    let built = env!("CARGO_BIN_EXE_anabranch");
+    fs::hard_link(built, &program).or_else(|_| fs::copy(built, &program).map(drop)).unwrap();
+    open(&program, 0o755);
+    let run = |threads: u32, words: &str| {
+        let mut command = std::process::Command::new("setpriv");
+        command.args(["--reuid=64738", "--regid=64738", "--clear-groups", "prlimit"]);
+        command.arg(format!("--nproc={threads}")).arg("./program").args(words.split(' '));
+        let output = command.current_dir(bench.path("")).output();
+        output.ok().map(|output| crate::Done::of(output, words))
+    };
+    if run(99, "--version").is_none_or(|done| done.code != Some(0)) {
+        println!("skipped: nothing can be run as another user here (that takes CAP_SETUID)");
+        return;
+    }
+    for words in [
+        "run nop --in lan=a.pcap --workers 1",
+        "run nop --in lan=a.pcap --workers 2",
+        "run firewall --in inside=a.pcap --workers 1 --store memory:state",
+    ] {
+        let done = run(1, words).unwrap().expect(4).says("no thread for ").says("`ulimit -u`");
+        assert!(done.err.contains("TasksMax=") && !done.err.contains("panicked"), "{}", done.err);
+    }
+    let planned = run(1, "run nop --in lan=a.pcap --workers 2 --strategy lock").unwrap().expect(8);
+    planned.says("no thread for the analysis").says("`ulimit -u`");
+    // One of many: those that are there do not wait for it.
+    let many = run(9, "run nop --in lan=a.pcap --workers 64").unwrap().expect(4);
+    many.says("no thread for each worker");
+}

@@ -41,7 +41,10 @@ impl Disk {
 pub(super) struct Syncer {
     /// That something was written; `None` at the end.
     tell: Option<SyncSender<()>>,
+    /// None where none can be had: who writes brings it there then.
     thread: Option<JoinHandle<()>>,
+    disk: Disk,
+    file: Arc<File>,
     period: Duration,
     /// What was written before then is brought to the disk at that time or after.
     due: Instant,
@@ -51,16 +54,25 @@ impl Syncer {
     pub(super) fn new(disk: Disk, file: Arc<File>, period: Duration) -> Self {
         // Told of one more while it is busy, who writes waits: the disk is not left behind by more.
         let (tell, written) = mpsc::sync_channel(1);
-        let thread = Some(thread::spawn(move || sync_in_time(&written, &disk, &file, period)));
-        Self { tell: Some(tell), thread, period, due: Instant::now() }
+        let (of_disk, of_file) = (disk.clone(), Arc::clone(&file));
+        let work = move || sync_in_time(&written, &of_disk, &of_file, period);
+        let thread = thread::Builder::new().spawn(work).ok();
+        let tell = thread.is_some().then_some(tell);
+        Self { tell, thread, disk, file, period, due: Instant::now() }
     }
 
     /// Something was written.
     pub(super) fn written(&mut self) {
         let now = Instant::now();
-        let Some(tell) = self.tell.as_ref().filter(|_| now >= self.due) else { return };
+        if now < self.due {
+            return;
+        }
         self.due = now + self.period;
-        tell.send(()).expect("the thread ends after this sender only");
+        match &self.tell {
+            Some(tell) => tell.send(()).expect("the thread ends after this sender only"),
+            // Of a failure who writes next is told.
+            None => drop(self.disk.bring(&self.file)),
+        }
     }
 }
 
