@@ -1,7 +1,8 @@
 //! Changes to single fields of a packet, with its checksums kept right.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
+use anabranch_packet::craft::{self, Link, Segment};
 use anabranch_packet::fragment::cut;
 use anabranch_packet::{Frame, MacAddr, Meta, Packet, checksum::Delta, parse};
 
@@ -40,6 +41,8 @@ pub enum Edit {
     Cut(u16),
     /// The first or the second of the two fragments of an IPv4 packet.
     Part(bool),
+    /// What TCP or UDP carries; without options, and untagged.
+    Payload(&'static [u8]),
 }
 
 impl Edit {
@@ -56,6 +59,7 @@ impl Edit {
             Self::Protocol(protocol) => set_protocol(bytes, protocol),
             Self::Fragment(word) => set_fragment(bytes, word),
             Self::Part(second) => keep_part(bytes, second),
+            Self::Payload(payload) => set_payload(bytes, payload),
             other => with_packet(bytes, |packet| other.set(packet)),
         }
     }
@@ -154,6 +158,33 @@ fn keep_part(bytes: &mut Vec<u8>, second: bool) {
     part.into_iter().for_each(|part| *bytes = part);
 }
 
+fn set_payload(bytes: &mut Vec<u8>, payload: &[u8]) {
+    let mut out = vec![0; 128 + payload.len()];
+    let len = with_packet(bytes, |packet| {
+        let [src, dst]: [IpAddr; 2] = match (packet.ipv4(), packet.ipv6()) {
+            (Some(ip), _) => [ip.src().into(), ip.dst().into()],
+            (_, Some(ip)) => [ip.src().into(), ip.dst().into()],
+            _ => return None,
+        };
+        let src = SocketAddr::new(src, packet.src_port()?);
+        let dst = SocketAddr::new(dst, packet.dst_port()?);
+        let ethernet = packet.ethernet();
+        let link = Link { src: ethernet.src(), dst: ethernet.dst(), tags: [None; 2] };
+        match packet.tcp() {
+            Some(tcp) => {
+                let segment =
+                    Segment { flags: tcp.flags(), window: tcp.window(), ..Segment::default() };
+                craft::tcp(&mut out, &link, src, dst, segment, payload)
+            }
+            None => craft::udp(&mut out, &link, src, dst, payload),
+        }
+    });
+    if let Some(len) = len {
+        out.truncate(len);
+        *bytes = out;
+    }
+}
+
 fn set_protocol(bytes: &mut [u8], protocol: u8) {
     let layout = parse(bytes, LONGEST);
     let at = layout.l3_offset();
@@ -187,7 +218,7 @@ mod tests {
     use anabranch_packet::fuzzing::samples;
     use std::net::{Ipv4Addr, Ipv6Addr};
 
-    const EDITS: [Edit; 12] = [
+    const EDITS: [Edit; 13] = [
         Edit::Src(IpAddr::V4(Ipv4Addr::new(9, 8, 7, 6))),
         Edit::Dst(IpAddr::V6(Ipv6Addr::LOCALHOST)),
         Edit::SrcPort(7),
@@ -200,6 +231,7 @@ mod tests {
         Edit::Fragment(0x2000),
         Edit::ToStation(MacAddr::new(2, 0, 0, 9, 9, 9)),
         Edit::Kind(3),
+        Edit::Payload(b"GET / HTTP/1.1"),
     ];
 
     #[test]

@@ -436,6 +436,9 @@ impl<'s> Generator<'s> {
 
     fn variation(&mut self) -> Option<Edit> {
         let port = self.port();
+        if !self.setup.known_payloads.is_empty() && self.is(25) {
+            return self.pick(&self.setup.known_payloads).map(Edit::Payload);
+        }
         Some(match self.chance.below(10) {
             0 => Edit::Src(self.host(port, true)),
             1 | 2 => Edit::Dst(self.destination(port, true)),
