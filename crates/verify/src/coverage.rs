@@ -6,14 +6,15 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use anabranch_analysis::expr::{Kind, Node, SymbolId, Term};
-use anabranch_analysis::{Access, CallPath, Mode, Models, Opaque, Paths, Source, Verdict};
+use anabranch_analysis::expr::{Kind, Node, SymbolId, Term, operands};
+use anabranch_analysis::{Access, CallPath, Effect, Mode, Models, Opaque, Paths, Source, Verdict};
 use anabranch_nf::trace::{CALLS, Event};
 use anabranch_nf::{NetworkFunction, Source as Written, Verdict as Made, Word};
 
 use crate::configured::Configured;
+use crate::endpoint::{endpoints, source_and_destination};
 use crate::field::{Parsed, Property};
-use crate::guide::{Changes, Guide, Known, Sent, is_editable, sequence};
+use crate::guide::{About, Changes, Guide, Known, Sent, is_editable, sequence};
 use crate::pairs::{Pairs, asks_for_any};
 use crate::passage::{Passage, passages};
 use crate::program::{Act, Program};
@@ -53,7 +54,12 @@ pub struct Coverage<'p> {
     searches: usize,
     /// Sequences that went where none had gone under any seed.
     found: Vec<Known>,
+    /// Lifetimes in nanoseconds that objects have been given in this program.
+    lifetimes_ns: HashMap<&'p str, BTreeSet<u64>>,
 }
+
+/// Lifetimes that are kept of an object.
+const LIFETIMES: usize = 8;
 
 /// How often a way is looked for.
 const TRIES: u32 = 4;
@@ -168,6 +174,7 @@ impl<'p> Coverage<'p> {
             tried: HashMap::new(),
             searches: 0,
             found: Vec::new(),
+            lifetimes_ns: HashMap::new(),
         }
     }
 
@@ -286,6 +293,7 @@ impl<'p> Coverage<'p> {
     /// Begins a program under `setup`: state is empty.
     pub fn begin(&mut self, setup: &Setup) {
         self.pairs.forget();
+        self.lifetimes_ns.clear();
         self.searches = SEARCHES;
         if self.setup.as_deref() == Some(setup) {
             return;
@@ -404,14 +412,18 @@ impl<'p> Coverage<'p> {
         let held = tree.held(&found.nodes);
         let behind = |way: usize| self.trees.all.get(found.tree).map_or(0, |tree| tree.left(way));
         let (mut stuck, mut listed) = (Vec::new(), Vec::new());
+        let mut asked = Vec::new();
         for (_, term, way) in &open {
             match self.asked_state(*term) {
-                Some(true) => stuck.push(((found.tree, *way), behind(*way))),
+                Some(true) => {
+                    stuck.push(((found.tree, *way), behind(*way)));
+                    asked.push(*term);
+                }
                 Some(false) => listed.push((found.tree, *way)),
                 None => {}
             }
         }
-        guide.probe(sent, &stuck);
+        guide.probe(sent, &stuck, || self.about(&asked, passage));
         guide.relist(sent, &listed);
         for (depth, term, way) in open {
             if self.searches == 0 {
@@ -429,6 +441,12 @@ impl<'p> Coverage<'p> {
             self.searches -= 1;
             let mut conditions: Vec<Term> = held.iter().take(depth).copied().collect();
             conditions.push(term);
+            if settings {
+                for changes in self.bounds(term, passage, sent.setup) {
+                    let changed = self.changed(sent.setup, &changes).flatten();
+                    changed.into_iter().for_each(|setup| guide.lead(sent, &changes, Some(setup)));
+                }
+            }
             let mut changes = if fields { self.model(&conditions, passage, None) } else { None };
             if changes.is_none() && settings {
                 changes = self.model(&conditions, passage, Some(sent.setup));
@@ -439,16 +457,47 @@ impl<'p> Coverage<'p> {
         }
     }
 
+    /// What is known of the packet of `passage`: its ends, and the lifetimes of what `terms` are about.
+    fn about(&self, terms: &[Term], passage: &Passage) -> About {
+        let came = passage.packet.as_ref().and_then(|seen| source_and_destination(&seen.bytes));
+        let mut about = About { came, ..About::default() };
+        for seen in passage.packet.iter().chain(&passage.left) {
+            let ends = endpoints(&seen.bytes).into_iter();
+            about.ends.extend(ends.map(|end| (end.endpoint.address, end.endpoint.port)));
+        }
+        about.ends.sort_unstable();
+        about.ends.dedup();
+        let asked = terms.iter().flat_map(|term| self.paths.terms.unknowns(*term).iter());
+        let objects: BTreeSet<&str> =
+            asked.map(|id| object_of(&self.paths.terms.symbol_of(*id).name)).collect();
+        let given = objects.iter().filter_map(|object| self.lifetimes_ns.get(*object));
+        about.lifetimes_ns.extend(given.flatten());
+        about
+    }
+
+    /// The lifetimes that objects are given on `path`, but for those without an end.
+    fn lifetimes(&mut self, path: &'p CallPath, scene: &Scene<'_>) -> Vec<(&'p str, u64)> {
+        let set = path.effects.iter().filter_map(|effect| match effect {
+            Effect::SetExpiry { lifetime_ns, .. } => Some((self.set?, *lifetime_ns)),
+            _ => None,
+        });
+        let accesses = path.accesses.iter();
+        let given = accesses.filter_map(|access| Some((access.object.as_str(), access.lifetime?)));
+        let given: Vec<(&str, Term)> = given.chain(set).collect();
+        let known = given.into_iter().filter_map(|(object, term)| {
+            let ns = self.valuation.value(term, scene)?;
+            (ns < u64::MAX.into()).then_some((object, ns as u64))
+        });
+        known.collect()
+    }
+
     /// Whether a handler changes what state objects answer of which `term` is; `None`: they are not asked.
     fn asked_state(&self, term: Term) -> Option<bool> {
         let terms = &self.paths.terms;
         let names = terms.unknowns(term).iter().map(|id| terms.symbol_of(*id).name.as_str());
         let of_state = names
             .filter(|name| name.contains('#') || self.set.is_some_and(|set| name.starts_with(set)));
-        let is_kept = |name: &str| {
-            let (object, _) = name.split_once('.').unwrap_or((name, ""));
-            self.of_init.contains(object)
-        };
+        let is_kept = |name: &str| self.of_init.contains(object_of(name));
         of_state.map(|name| !is_kept(name)).reduce(|any, one| any || one)
     }
 
@@ -496,6 +545,40 @@ impl<'p> Coverage<'p> {
         });
         self.models = models;
         changes
+    }
+
+    /// Settings that `setup` leaves open, each with the value nearest to its own at which a comparison of it in `term`
+    /// comes out otherwise: what was sent before goes the same way under it, as far as can be.
+    fn bounds(&mut self, term: Term, passage: &Passage, setup: &Setup) -> Vec<Changes> {
+        let scene =
+            Scene { now_ns: passage.now_ns, packet: passage.packet.as_ref().map(Parsed::of) };
+        let terms = &self.paths.terms;
+        let (mut next, mut found) = (vec![term], Vec::new());
+        while let Some(term) = next.pop() {
+            let node = terms.node(term);
+            if terms.width(term) == 1 {
+                next.extend(operands(node));
+            }
+            let Node::Binary(operator, a, b) = *node else { continue };
+            let width = terms.width(a);
+            for (setting, other) in [(a, b), (b, a)] {
+                let Node::Symbol(id) = terms.node(setting) else { continue };
+                let name = &terms.symbol_of(*id).name;
+                let known = [setting, other].map(|term| self.valuation.value(term, &scene));
+                let ([Some(own), Some(limit)], true) = (known, self.is_open(name, setup)) else {
+                    continue;
+                };
+                let holds = |value| {
+                    let [a, b] = if setting == a { [value, limit] } else { [limit, value] };
+                    operator.of(a, b, width)
+                };
+                let near = [limit.saturating_sub(1), limit, limit.saturating_add(1)].into_iter();
+                let other_way = near.filter(|value| holds(*value) != holds(own));
+                let nearest = other_way.min_by_key(|value| value.abs_diff(own));
+                found.extend(nearest.map(|value| vec![(name.clone(), value)]));
+            }
+        }
+        found
     }
 
     /// `setup` with the settings among `changes`, or none where there are none; `None`: one of them takes
@@ -551,6 +634,12 @@ impl<'p> Coverage<'p> {
             && let Some(tree) = self.trees.all.get_mut(found.tree)
         {
             tree.took(&found.nodes);
+        }
+        for (object, ns) in self.lifetimes(path, scene) {
+            let kept = self.lifetimes_ns.entry(object).or_default();
+            if kept.len() < LIFETIMES {
+                kept.insert(ns);
+            }
         }
         for access in &path.accesses {
             let key = access.key.iter().map(|part| self.valuation.value(part.term, scene));
@@ -716,6 +805,11 @@ fn of_init(paths: &Paths) -> HashSet<&str> {
     let is_state = |access: &&Access| matches!(access.kind, "Map" | "Vector" | "Cell");
     let asked = all().filter(is_state).map(|access| access.object.as_str());
     asked.filter(|object| !changed.contains(object)).collect()
+}
+
+/// The object that a symbol is named after.
+fn object_of(name: &str) -> &str {
+    name.split_once('.').map_or(name, |(object, _)| object)
 }
 
 /// Accesses that the handler makes, those of the runtime apart.

@@ -68,6 +68,13 @@ pub fn endpoints(bytes: &[u8]) -> Vec<Placed> {
 const QUOTED: [&str; 2] = ["quoted source", "quoted destination"];
 
 /// Where an IP header and what follows it stand.
+/// Source and destination of an IP packet, each with its port.
+pub(crate) fn source_and_destination(bytes: &[u8]) -> Option<[(IpAddr, u16); 2]> {
+    let ends = endpoints(bytes);
+    let end = |at: usize| ends.get(at).map(|end| (end.endpoint.address, end.endpoint.port));
+    Some([end(0)?, end(1)?])
+}
+
 struct Network {
     at: usize,
     is_ipv4: bool,

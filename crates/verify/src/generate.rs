@@ -10,9 +10,11 @@ use anabranch_packet::craft::{self, Echo, IcmpError, Link, Segment, tcp_flags};
 use anabranch_packet::fuzzing::{Seeds, samples};
 
 use crate::edit::Edit;
-use crate::guide::{Guide, Known, Lead, Probe};
+use crate::guide::{Guide, Known, Lead};
 use crate::program::{Act, FIRST_ALLOCATED, Origin, Program, Step, Template};
-use crate::setup::Setup;
+use crate::setup::{Command, Setup};
+
+mod probing;
 
 /// Hosts of a port.
 pub(crate) const HOSTS: usize = 6;
@@ -25,13 +27,6 @@ const REACH: usize = 96;
 
 /// Packets at most between sequences.
 const FILLING: usize = 16;
-/// The longest pause: settings may allow years.
-const MOST_NS: u64 = 20_000_000_000_000;
-/// Steps at most between a packet and its repetition, where other state is wanted.
-const BETWEEN: usize = 4;
-/// How many others do the same as a sequence, and the last of its steps that they do.
-const SHADOWS: usize = 4;
-const SHADOWED: usize = 12;
 
 /// The last byte of the function's own addresses, where it has interfaces, and the second of addresses that no
 /// interface leads to.
@@ -102,7 +97,10 @@ impl<'s> Generator<'s> {
             };
             match (lead, probe) {
                 (Some(lead), _) => self.follow(&lead, &mut steps),
-                (None, Some(probe)) => self.probe(&probe, &mut steps),
+                (None, Some(probe)) => {
+                    let other = guide.sequence(&mut self.chance).filter(|_| self.is(25));
+                    self.probe(&probe, other, &mut steps);
+                }
                 (None, None) => {
                     let sequence = guide.sequence(&mut self.chance).cloned().unwrap_or_default();
                     self.paste(&sequence, true, &mut steps);
@@ -161,8 +159,11 @@ impl<'s> Generator<'s> {
         }
     }
 
+    /// The sequence, half of the time with what the lead changes changed in all of it, and its last packet changed.
     fn follow(&mut self, lead: &Lead, steps: &mut Vec<Step>) {
-        self.paste(&lead.sequence, false, steps);
+        let throughout = !lead.ends.is_empty() && self.is(50);
+        let changed = throughout.then(|| lead.throughout());
+        self.paste(changed.as_deref().unwrap_or(&lead.sequence), false, steps);
         let Some(Act::Packet(template)) = steps.last().map(|step| step.act.clone()) else { return };
         let mut template = template;
         template.edits.extend(lead.edits.iter().copied());
@@ -171,105 +172,6 @@ impl<'s> Generator<'s> {
             self.push(Act::Pause(pause), steps);
         }
         self.push(Act::Packet(template), steps);
-    }
-
-    /// The sequence, something that may change state, and its last packet once more.
-    fn probe(&mut self, probe: &Probe, steps: &mut Vec<Step>) {
-        let Some((last, before)) = probe.sequence.split_last() else { return };
-        let is_sent_before = self.is(70);
-        let sequence = if is_sent_before { &probe.sequence[..] } else { before };
-        let ends = self.is(25);
-        if ends && self.is(60) {
-            self.shadow(sequence, steps);
-        }
-        let names = self.paste(sequence, false, steps);
-        if ends {
-            self.refresh_some(&names, steps);
-        } else {
-            for _ in 0..1 + self.chance.below(BETWEEN) {
-                let act = self.between(last, &names);
-                self.push(act, steps);
-            }
-        }
-        let mut last = last.clone();
-        if let (Act::Packet(template), true) = (&mut last.act, self.is(35)) {
-            template.edits.extend(self.variation());
-        }
-        self.paste_step(&last, &names, steps);
-    }
-
-    /// Adds the last packets of the sequence for others that do the same, before it: what ends by then ends with
-    /// what they have left, and since little is collected at a time some of it is over and still there.
-    fn shadow(&mut self, sequence: &[Step], steps: &mut Vec<Step>) {
-        let last = &sequence[sequence.len().saturating_sub(SHADOWED)..];
-        for _ in 0..SHADOWS {
-            let edits = [Edit::SrcPort(self.transport_port()), Edit::Id(self.transport_port())];
-            let of_another = |step: &Step| {
-                let mut step = step.clone();
-                match &mut step.act {
-                    Act::Packet(template) if template.origin.cause().is_none() => {
-                        template.edits.extend(edits);
-                        Some(step)
-                    }
-                    Act::Packet(_) => Some(step),
-                    _ => None,
-                }
-            };
-            let steps_of_another: Vec<Step> = last.iter().filter_map(of_another).collect();
-            self.paste(&steps_of_another, false, steps);
-        }
-    }
-
-    /// A lifetime that passes, in the middle of which one packet is sent again: what it refreshes is there in the
-    /// end, what is as old otherwise has just ended.
-    fn refresh_some(&mut self, names: &HashMap<u32, u32>, steps: &mut Vec<Step>) {
-        let Some(seconds) = self.pick(&self.setup.lifetimes_s) else { return };
-        let half = seconds.saturating_mul(500_000_000).min(MOST_NS / 2);
-        let mut all: Vec<u32> = names.values().copied().collect();
-        all.sort_unstable();
-        self.push(Act::Pause(half), steps);
-        for _ in 0..1 + self.chance.below(3) {
-            let Some(name) = self.pick(&all) else { break };
-            let again = Template { origin: Origin::Again(name), port: None, edits: Vec::new() };
-            self.push(Act::Packet(again), steps);
-        }
-        let rest = half + 2_000_000 + self.chance.draw() % 30_000_000;
-        self.push(Act::Pause(rest), steps);
-    }
-
-    /// Something that may change what a packet finds: a command, a lifetime that passes, the same packet
-    /// with a change, its answer, anything.
-    fn between(&mut self, last: &Step, names: &HashMap<u32, u32>) -> Act {
-        let again = names.get(&last.name).copied().or_else(|| self.sent.last().copied());
-        match (self.chance.below(8), again) {
-            (0 | 1, _) if !self.setup.commands.is_empty() => Act::Command(self.command()),
-            (0..=2, _) => Act::Pause(self.lifetime()),
-            (3 | 4, Some(name)) => {
-                let mut template =
-                    Template { origin: Origin::Again(name), port: None, edits: Vec::new() };
-                self.change(&mut template);
-                Act::Packet(template)
-            }
-            (5 | 6, Some(name)) => {
-                let edits = if self.is(50) { vec![Edit::Flags(self.flags())] } else { Vec::new() };
-                Act::Packet(Template { origin: Origin::Answer(name, 0), port: None, edits })
-            }
-            _ => self.act(),
-        }
-    }
-
-    /// A time that the settings name, so that what has ended is still there or is collected, or half of it, which
-    /// twice makes a whole.
-    fn lifetime(&mut self) -> u64 {
-        let Some(seconds) = self.pick(&self.setup.lifetimes_s) else { return self.pause() };
-        let whole = seconds.saturating_mul(1_000_000_000).min(MOST_NS);
-        match self.chance.below(6) {
-            0 => whole / 2,
-            1 => whole / 2 + self.chance.draw() % (whole / 4).max(1),
-            2 => whole.saturating_sub(2_000_000),
-            3 => whole + self.chance.draw() % 40_000_000,
-            _ => whole + self.chance.draw() % 2_000_000_000,
-        }
     }
 
     /// Adds the sequence under names of its own, which it returns; with `changes` here and there.
@@ -376,6 +278,16 @@ impl<'s> Generator<'s> {
         let at = self.chance.below(self.setup.commands.len());
         let Some(command) = self.setup.commands.get(at) else { return String::new() };
         command.draw(self.setup, &mut self.chance)
+    }
+
+    /// One about this address and port, where there is one about such.
+    fn command_about(&mut self, end: (IpAddr, u16)) -> String {
+        let all = &self.setup.commands;
+        let about: Vec<&Command> = all.iter().filter(|command| command.is_about(end.0)).collect();
+        match about.get(self.chance.below(about.len())) {
+            Some(command) => command.drawn(Some(&end), self.setup, &mut self.chance),
+            None => self.command(),
+        }
     }
 
     fn error(&mut self) -> IcmpError {

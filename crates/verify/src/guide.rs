@@ -2,14 +2,15 @@
 //! for ways not yet taken, and sequences that end before a way which only other state opens.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use anabranch_nf::trace::Seen;
 use anabranch_packet::fuzzing::Seeds;
 
 use crate::edit::Edit;
-use crate::program::{Program, Step};
+use crate::field::{Parsed, Property};
+use crate::program::{Act, Program, Step};
 use crate::setup::Setup;
 
 /// Sequences that are kept.
@@ -67,6 +68,34 @@ pub(crate) struct Lead {
     pub(crate) pause: Option<u64>,
     /// Port at which it arrives.
     pub(crate) port: Option<u8>,
+    /// Of those edits that are of addresses and ports, what the packet has and what it is to have.
+    pub(crate) ends: Vec<[Edit; 2]>,
+}
+
+impl Lead {
+    /// The sequence with the same ends changed in all of its packets that have them: what state holds of them it
+    /// holds of the others instead.
+    pub(crate) fn throughout(&self) -> Vec<Step> {
+        let changed = |step: &Step| {
+            let mut step = step.clone();
+            if let Act::Packet(template) = &mut step.act {
+                template.replace(&self.ends);
+            }
+            step
+        };
+        self.sequence.iter().map(changed).collect()
+    }
+}
+
+/// What is known of a packet that has been handled, and what changes the state that it met may have to do with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct About {
+    /// Addresses with ports that it had as it came or as it left.
+    pub(crate) ends: Vec<(IpAddr, u16)>,
+    /// Its source and its destination as it came.
+    pub(crate) came: Option<[(IpAddr, u16); 2]>,
+    /// Lifetimes of what it came upon.
+    pub(crate) lifetimes_ns: Vec<u64>,
 }
 
 /// A sequence whose last packet came by a way that has not been taken: state was not what it takes.
@@ -74,10 +103,20 @@ pub(crate) struct Lead {
 pub(crate) struct Probe {
     pub(crate) setup: Arc<Setup>,
     pub(crate) sequence: Arc<Vec<Step>>,
+    pub(crate) about: Arc<About>,
     way: Way,
     /// Paths not taken that lie behind.
     behind: usize,
     tried: usize,
+}
+
+#[cfg(test)]
+impl Probe {
+    /// One of this sequence, which nothing else is known of.
+    pub(crate) fn of(setup: &Setup, sequence: Vec<Step>, about: About) -> Self {
+        let (setup, sequence) = (Arc::new(setup.clone()), Arc::new(sequence));
+        Self { setup, sequence, about: Arc::new(about), way: (0, 0), behind: 1, tried: 0 }
+    }
 }
 
 /// A packet that has been handled: of which program, where in it, and what arrived.
@@ -125,6 +164,7 @@ impl Guide {
             edits: Vec::new(),
             pause: None,
             port: None,
+            ends: Vec::new(),
         };
         let fields: BTreeMap<&str, u128> =
             changes.iter().map(|(name, value)| (name.as_str(), *value)).collect();
@@ -133,13 +173,24 @@ impl Guide {
         lead.edits.extend(flags(&fields, sent.seen).map(Edit::Flags));
         lead.edits.extend(fragment(&fields));
         lead.edits.extend(fields.iter().filter_map(|(name, value)| edit(name, *value)));
+        let parsed = Parsed::of(sent.seen);
+        let ends = fields.iter().filter(|(name, _)| is_end(name)).filter_map(|(name, value)| {
+            let old = Property::named(name)?.of(&parsed)?;
+            Some([edit(name, old)?, edit(name, *value)?])
+        });
+        lead.ends.extend(ends);
         self.leads.push(lead);
     }
 
     /// Keeps the sequence up to the packet of `sent`, which came by these ways, each with the paths not
     /// taken behind it.
-    pub(crate) fn probe(&mut self, sent: &Sent<'_>, ways: &[(Way, usize)]) {
-        let mut sequence_to = None;
+    pub(crate) fn probe(
+        &mut self,
+        sent: &Sent<'_>,
+        ways: &[(Way, usize)],
+        about: impl FnOnce() -> About,
+    ) {
+        let (mut kept_as, mut about) = (None, Some(about));
         for (way, behind) in ways {
             let is_full = self.probed.len() >= PROBED && !self.probed.contains_key(way);
             let kept = self.probed.get(way).copied().unwrap_or(0);
@@ -147,10 +198,14 @@ impl Guide {
                 continue;
             }
             self.probed.insert(*way, kept + 1);
-            let sequence =
-                sequence_to.get_or_insert_with(|| Arc::new(sequence(sent.program, sent.at)));
-            let (setup, sequence) = (sent.setup.clone(), sequence.clone());
-            self.probes.push(Probe { setup, sequence, way: *way, behind: *behind, tried: 0 });
+            if let Some(about) = about.take() {
+                let sequence = Arc::new(sequence(sent.program, sent.at));
+                kept_as = Some((sequence, Arc::new(about())));
+            }
+            let Some((sequence, about)) = kept_as.clone() else { return };
+            let setup = sent.setup.clone();
+            let (way, behind, tried) = (*way, *behind, 0);
+            self.probes.push(Probe { setup, sequence, about, way, behind, tried });
         }
     }
 
@@ -238,6 +293,11 @@ pub(crate) fn sequence(program: &Program, at: usize) -> Vec<Step> {
     wanted.into_iter().filter_map(|at| program.steps.get(at)).cloned().collect()
 }
 
+/// Whether the field tells ends apart, so that state may be kept by it.
+fn is_end(name: &str) -> bool {
+    matches!(name.split_once('.'), Some((_, "src" | "dst" | "id")))
+}
+
 /// Whether a packet can be made to have another value there.
 pub(crate) fn is_editable(name: &str) -> bool {
     edit(name, 0).is_some()
@@ -298,9 +358,12 @@ fn edit(name: &str, value: u128) -> Option<Edit> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::program::{Act, Template};
+    use crate::endpoint::source_and_destination;
+    use crate::program::Template;
+    use anabranch_packet::craft::{self, Link};
 
     fn setup(name: &str) -> Arc<Setup> {
         Arc::new(Setup {
@@ -336,7 +399,7 @@ mod tests {
         let sent = Sent { setup: &mine, program: &program, at: 2, seen: &seen };
         let (mut guide, mut chance) = (Guide::default(), Seeds::new(1));
         for _ in 0..10 {
-            guide.probe(&sent, &[((0, 1), 5), ((0, 2), 1)]);
+            guide.probe(&sent, &[((0, 1), 5), ((0, 2), 1)], About::default);
         }
         assert_eq!(guide.probes.len(), 2 * PROBES);
         assert!(guide.take_probe(&others, &mut chance).is_none());
@@ -347,6 +410,47 @@ mod tests {
         assert!(left.len() == PROBES && left.all(|probe| probe.way == (0, 2)));
     }
 
+    /// What a lead changes of an end is changed in every packet that has it, in its bytes or by an edit.
+    #[test]
+    fn an_end_is_changed_in_the_whole_sequence() {
+        let all = ["10.1.0.1:3", "10.1.0.2:3", "10.1.0.1:3"].map(|dst| {
+            let mut bytes = vec![0; 100];
+            let link = Link { src: [2; 6].into(), dst: [4; 6].into(), tags: [None; 2] };
+            let src = "10.0.0.1:7".parse().unwrap();
+            let len = craft::udp(&mut bytes, &link, src, dst.parse().unwrap(), b"").unwrap();
+            bytes.truncate(len);
+            bytes
+        });
+        let last = all[2].clone();
+        let mut steps = Vec::new();
+        for (name, bytes) in (0..).zip(all) {
+            steps.push(Step { name, act: Act::Packet(Template::literal(0, bytes)) });
+        }
+        if let Act::Packet(template) = &mut steps[1].act {
+            template.edits.push(Edit::Dst(IpAddr::from([10, 1, 0, 1])));
+        }
+        let (setup, program) = (setup("mine"), Program { steps, avoid: None });
+        let seen = Seen { port: 0, wire_len: last.len() as u32, bytes: last };
+        let sent = Sent { setup: &setup, program: &program, at: 2, seen: &seen };
+        let mut guide = Guide::default();
+        let new = u32::from(Ipv4Addr::new(192, 0, 2, 9));
+        let changes = vec![("ipv4.dst".to_owned(), new.into()), ("ipv4.ttl".to_owned(), 9)];
+        guide.lead(&sent, &changes, None);
+        let lead = guide.take_lead(&setup).unwrap();
+        let sent: Vec<(IpAddr, u16)> = lead
+            .throughout()
+            .iter()
+            .filter_map(|step| match &step.act {
+                Act::Packet(template) => {
+                    let bytes = template.instantiate(None)?.bytes;
+                    Some(source_and_destination(&bytes)?[1])
+                }
+                _ => None,
+            })
+            .collect();
+        assert_eq!(sent, vec![(IpAddr::from([192, 0, 2, 9]), 3); 3]);
+    }
+
     /// The packet of a probe is sent again after something else, under names of its own.
     #[test]
     fn what_lies_between_comes_before_the_packet_again() {
@@ -355,7 +459,7 @@ mod tests {
         let sent = Sent { setup: &setup, program: &program, at: 2, seen: &seen };
         let mut guide = Guide::default();
         guide.keep(&program, 2);
-        guide.probe(&sent, &[((0, 1), 5)]);
+        guide.probe(&sent, &[((0, 1), 5)], About::default);
         let made = crate::generate::Generator::new(&setup, 7).guided(400, &mut guide);
         let last = program.steps.last().map(|step| step.act.clone());
         let is_last = |step: &&Step| Some(&step.act) == last.as_ref();

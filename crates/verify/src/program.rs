@@ -154,6 +154,25 @@ impl Template {
         }
     }
 
+    /// Has what the second of each of `changes` puts in where it has what the first would: in its own bytes, and
+    /// among its changes.
+    pub(crate) fn replace(&mut self, changes: &[[Edit; 2]]) {
+        for edit in &mut self.edits {
+            if let Some([_, new]) = changes.iter().find(|[old, _]| old == edit) {
+                *edit = *new;
+            }
+        }
+        if let Origin::Bytes(bytes, _) = &mut self.origin {
+            let before = bytes.clone();
+            let has = |old: Edit| {
+                let mut same = before.clone();
+                old.apply(&mut same);
+                same == before
+            };
+            changes.iter().filter(|[old, _]| has(*old)).for_each(|[_, new]| new.apply(bytes));
+        }
+    }
+
     /// The packet, where `cause` is what its run made of the step it depends on. `None`: nothing came
     /// out there, so nothing is sent.
     pub fn instantiate(&self, cause: Option<&Handled>) -> Option<Arrival> {

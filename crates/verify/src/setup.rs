@@ -391,11 +391,24 @@ impl Command {
     /// The command with values drawn, mostly from what the settings hold: an address with the port beside it, so
     /// that what one command makes another finds.
     pub(crate) fn draw(&self, setup: &Setup, chance: &mut Seeds) -> String {
-        let is_end = |(address, _): &&(IpAddr, u16)| {
-            self.fields.iter().any(|(_, kind)| kind.as_str() == kind_of(*address))
-        };
-        let ends: Vec<&(IpAddr, u16)> = setup.known_ends.iter().filter(is_end).collect();
+        let ends: Vec<&(IpAddr, u16)> =
+            setup.known_ends.iter().filter(|(address, _)| self.is_about(*address)).collect();
         let end = ends.get(chance.below(ends.len())).filter(|_| chance.below(4) > 0);
+        self.drawn(end.copied(), setup, chance)
+    }
+
+    /// Whether one of its fields is such an address.
+    pub(crate) fn is_about(&self, address: IpAddr) -> bool {
+        self.fields.iter().any(|(_, kind)| kind.as_str() == kind_of(address))
+    }
+
+    /// The command with values drawn, but for those of `end`.
+    pub(crate) fn drawn(
+        &self,
+        end: Option<&(IpAddr, u16)>,
+        setup: &Setup,
+        chance: &mut Seeds,
+    ) -> String {
         let fields = self.fields.iter().map(|(name, kind)| {
             let beside = end.and_then(|(address, port)| match (*name, kind.as_str()) {
                 ("port", _) => Some(port.to_string()),
