@@ -411,13 +411,14 @@ impl<'p> Coverage<'p> {
         }
         let held = tree.held(&found.nodes);
         let behind = |way: usize| self.trees.all.get(found.tree).map_or(0, |tree| tree.left(way));
-        let (mut stuck, mut listed) = (Vec::new(), Vec::new());
+        let (mut stuck, mut listed, mut full) = (Vec::new(), Vec::new(), Vec::new());
         let mut asked = Vec::new();
         for (_, term, way) in &open {
             match self.asked_state(*term) {
                 Some(true) => {
                     stuck.push(((found.tree, *way), behind(*way)));
                     asked.push(*term);
+                    full.extend(self.is_full(*term).then_some((found.tree, *way)));
                 }
                 Some(false) => listed.push((found.tree, *way)),
                 None => {}
@@ -425,6 +426,7 @@ impl<'p> Coverage<'p> {
         }
         guide.probe(sent, &stuck, || self.about(&asked, passage));
         guide.relist(sent, &listed);
+        guide.resize(sent, &full);
         for (depth, term, way) in open {
             if self.searches == 0 {
                 break;

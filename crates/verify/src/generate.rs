@@ -73,6 +73,24 @@ impl<'s> Generator<'s> {
         Program { steps, avoid: self.setup.allocated.clone() }
     }
 
+    /// A program of these sequences, each after others that do the same, or with these before its last packet: what
+    /// has little room has none for it.
+    pub(crate) fn crowded(mut self, sequences: &[Known]) -> Program {
+        let mut steps = Vec::new();
+        for (_, sequence) in sequences {
+            let Some((last, before)) = sequence.split_last() else { continue };
+            if self.is(70) {
+                self.shadow(sequence, &mut steps);
+            }
+            let names = self.paste(before, false, &mut steps);
+            if self.is(30) {
+                self.shadow(sequence, &mut steps);
+            }
+            self.paste_step(last, &names, &mut steps);
+        }
+        Program { steps, avoid: self.setup.allocated.clone() }
+    }
+
     /// A program of `packets` packets, pauses and commands apart.
     pub fn program(mut self, packets: usize) -> Program {
         let mut steps = Vec::with_capacity(packets + packets / 16);

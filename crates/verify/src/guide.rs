@@ -23,7 +23,7 @@ const LEADS: usize = 512;
 const PROBED: usize = 1_024;
 const PROBES: usize = 3;
 
-/// Of a way that other lists may open, sequences that are kept, and how many are sent together.
+/// Of a way that other settings may open, sequences that are kept, and how many are sent together.
 const LISTED: usize = 12;
 const TOGETHER: usize = 16;
 
@@ -46,12 +46,40 @@ pub struct Guide {
     leads: Vec<Lead>,
     probes: Vec<Probe>,
     probed: HashMap<Way, usize>,
-    /// Whether sequences are kept that end before a way which only other lists in the settings open; these, and how
-    /// many have been kept for each way.
-    relists: bool,
-    relisted: HashMap<Way, usize>,
-    listed: Vec<Known>,
+    /// Whether sequences are kept that end before a way which only other settings open: other lists, or smaller
+    /// sizes; these.
+    is_rest: bool,
+    lists: Elsewhere,
+    sizes: Elsewhere,
     replaced: usize,
+}
+
+/// Sequences that are to be sent under other settings, and how many have been kept for each way.
+#[derive(Clone, Debug, Default)]
+struct Elsewhere {
+    kept: HashMap<Way, usize>,
+    sequences: Vec<Known>,
+}
+
+impl Elsewhere {
+    fn keep(&mut self, sent: &Sent<'_>, ways: &[Way]) {
+        let mut is_wanted = false;
+        for way in ways {
+            let kept = self.kept.entry(*way).or_default();
+            is_wanted |= *kept < LISTED;
+            *kept += 1;
+        }
+        if is_wanted {
+            self.sequences.push((sent.setup.clone(), sequence(sent.program, sent.at)));
+        }
+    }
+
+    fn take(&mut self) -> Option<Vec<Known>> {
+        let (setup, _) = self.sequences.last()?;
+        let setup = setup.clone();
+        let of_setup = self.sequences.extract_if(.., |(of, _)| Arc::ptr_eq(of, &setup));
+        Some(of_setup.take(TOGETHER).collect())
+    }
 }
 
 /// A tree of decisions, and a node of it.
@@ -129,9 +157,9 @@ pub(crate) struct Sent<'a> {
 }
 
 impl Guide {
-    /// One of what is left after all seeds: other lists are tried too.
+    /// One of what is left after all seeds: other lists and sizes are tried too.
     pub(crate) fn of_rest() -> Self {
-        Self { relists: true, ..Self::default() }
+        Self { is_rest: true, ..Self::default() }
     }
 
     /// Whether there is nothing to go by.
@@ -209,32 +237,36 @@ impl Guide {
         }
     }
 
-    /// Keeps the sequence up to the packet of `sent`, which came by so many ways that other lists in the settings
-    /// may open.
+    /// Keeps the sequence up to the packet of `sent`, which came by these ways that other lists in the settings may
+    /// open.
     pub(crate) fn relist(&mut self, sent: &Sent<'_>, ways: &[Way]) {
-        let mut is_wanted = false;
-        for way in ways.iter().filter(|_| self.relists) {
-            let kept = self.relisted.entry(*way).or_default();
-            is_wanted |= *kept < LISTED;
-            *kept += 1;
+        if self.is_rest {
+            self.lists.keep(sent, ways);
         }
-        if is_wanted {
-            self.listed.push((sent.setup.clone(), sequence(sent.program, sent.at)));
+    }
+
+    /// The same of ways that are open where there is no room.
+    pub(crate) fn resize(&mut self, sent: &Sent<'_>, ways: &[Way]) {
+        if self.is_rest {
+            self.sizes.keep(sent, ways);
         }
     }
 
     /// Some of the sequences that other lists may lead on, all of one setup, each once.
     pub(crate) fn take_listed(&mut self) -> Option<Vec<Known>> {
-        let (setup, _) = self.listed.last()?;
-        let setup = setup.clone();
-        let of_setup = self.listed.extract_if(.., |(of, _)| Arc::ptr_eq(of, &setup));
-        Some(of_setup.take(TOGETHER).collect())
+        self.lists.take()
+    }
+
+    /// The same of smaller sizes.
+    pub(crate) fn take_sized(&mut self) -> Option<Vec<Known>> {
+        self.sizes.take()
     }
 
     /// The way has been taken: nothing is to be tried for it.
     pub(crate) fn opened(&mut self, way: Way) {
-        if self.relists {
-            self.relisted.insert(way, LISTED);
+        if self.is_rest {
+            self.lists.kept.insert(way, LISTED);
+            self.sizes.kept.insert(way, LISTED);
         }
         if self.probed.remove(&way).is_some() {
             self.probes.retain(|probe| probe.way != way);

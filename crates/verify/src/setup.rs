@@ -1,5 +1,6 @@
 //! Under which settings a function is verified, and what of them is worth sending packets to.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -212,6 +213,46 @@ impl Setup {
         let mut other = self.clone();
         other.shorten(of, chance);
         other
+    }
+
+    /// The same with one number that the operator leaves open as small as the function accepts, or nearly so; half of
+    /// the time with the others as `of` has them, so that they are no limit before it.
+    pub(crate) fn cramped<N: NetworkFunction>(&self, of: &Self, chance: &mut Seeds) -> Self {
+        let schema = N::Settings::schema();
+        let is_number = |setting: &&Setting| {
+            setting.kind == "integer" && self.is_open(setting.name) && !setting.name.ends_with("_s")
+        };
+        let numbers: Vec<&Setting> = schema.iter().filter(is_number).collect();
+        let mut cramped = self.clone();
+        if chance.below(2) == 0 {
+            for setting in &numbers {
+                match of.settings.get(setting.name) {
+                    Some(value) => cramped.settings.insert(setting.name.to_owned(), value.clone()),
+                    None => cramped.settings.remove(setting.name),
+                };
+            }
+        }
+        let more = chance.below(3) as i64;
+        let Some(setting) = numbers.get(chance.below(numbers.len())) else { return cramped };
+        let (least, most) = limits(setting);
+        let others = numbers.iter().filter_map(|other| match cramped.settings.get(other.name) {
+            Some(value) => value.as_integer(),
+            None => other.default.as_deref().and_then(number),
+        });
+        let near = others.flat_map(|other| [other, other.saturating_add(1)]);
+        let small: BTreeSet<i64> = near.chain([least, least.saturating_add(1)]).collect();
+        for value in small.into_iter().filter(|value| (least..=most).contains(value)) {
+            // Some numbers have to be even, or odd.
+            for value in [value.saturating_add(2 * more), value] {
+                let mut small = cramped.clone();
+                let value = toml::Value::Integer(value.min(most));
+                small.settings.insert(setting.name.to_owned(), value);
+                if small.fits::<N>() {
+                    return small;
+                }
+            }
+        }
+        cramped
     }
 
     /// As before, under a lock, where packets may be sent that sharding makes incomparable: other choices,
@@ -461,6 +502,30 @@ fn value(kind: &str, setup: &Setup, chance: &mut Seeds) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// One number is as small as `init` accepts it, next to another where it has to be: few ports, while there is
+    /// room for all else.
+    #[test]
+    fn what_is_cramped_has_little_room_of_one_kind() {
+        let settings = crate::examples::example("nat").parse().unwrap();
+        let setup = Setup::new::<anabranch_nfs::nat::Function>(settings);
+        let number = |setup: &Setup, name: &str, default: i64| {
+            setup.settings.get(name).and_then(toml::Value::as_integer).unwrap_or(default)
+        };
+        let mut chance = Seeds::new(1);
+        let cramped: Vec<Setup> = (0..60)
+            .map(|_| setup.cramped::<anabranch_nfs::nat::Function>(&setup, &mut chance))
+            .collect();
+        let ports = |setup: &Setup| {
+            number(setup, "last_port", 65_535) - number(setup, "first_port", 1_024) + 1
+        };
+        let roomy = |setup: &&Setup| {
+            number(setup, "sessions", 65_536) > 1_000 && number(setup, "hosts", 65_536) > 1_000
+        };
+        assert!(cramped.iter().filter(roomy).any(|setup| ports(setup) == 2));
+        assert!(cramped.iter().any(|setup| number(setup, "peers", 65_536) == 1));
+        assert!(cramped.iter().all(Setup::fits::<anabranch_nfs::nat::Function>));
+    }
 
     #[test]
     fn most_commands_are_about_what_the_settings_name() {

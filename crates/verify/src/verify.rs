@@ -174,19 +174,31 @@ impl Watch<'_, '_> {
 }
 
 /// What is followed after the seeds: mostly `guide`, now and then sequences under other lists than those they were
-/// found under; `None`: there is nothing to follow.
-fn led_on(
+/// found under, or with little room; `None`: there is nothing to follow.
+fn led_on<N: NetworkFunction>(
     base: &Setup,
     own: u64,
     guide: &mut Guide,
     chance: &mut Seeds,
 ) -> Option<(Setup, Program)> {
-    if chance.below(4) == 0
-        && let Some(sequences) = guide.take_listed()
+    let drawn = chance.below(4);
+    let elsewhere = match drawn {
+        0 => guide.take_listed(),
+        1 => guide.take_sized(),
+        _ => None,
+    };
+    if let Some(sequences) = elsewhere
         && let Some((known, _)) = sequences.first()
     {
-        let setup = known.with_lists(base, chance);
-        let program = Generator::new(&setup, own).replayed(&sequences);
+        let setup = match drawn {
+            0 => known.with_lists(base, chance),
+            _ => known.cramped::<N>(base, chance),
+        };
+        let generator = Generator::new(&setup, own);
+        let program = match drawn {
+            0 => generator.replayed(&sequences),
+            _ => generator.crowded(&sequences),
+        };
         return Some((setup, program));
     }
     let setup = Setup::clone(guide.setup(chance)?);
@@ -333,7 +345,7 @@ impl Trial {
                     (setup, program)
                 }
                 _ => {
-                    let led = led_on(subject.setup, own, &mut guide, &mut chance);
+                    let led = led_on::<N>(subject.setup, own, &mut guide, &mut chance);
                     let Some(led) = led else { break };
                     idle += 1;
                     led
