@@ -224,6 +224,11 @@ fn sent(record: &Record) -> usize {
     record.iter().filter(|handled| handled.arrival.is_some()).count()
 }
 
+/// What a part of `seed` draws from: nothing of what another part or another seed draws.
+fn own(seed: u64, part: usize) -> u64 {
+    Seeds::new(seed.rotate_left(32) ^ part as u64).draw()
+}
+
 /// Programs that are run both ways under the same seed.
 #[derive(Clone)]
 pub(crate) struct Trial {
@@ -260,7 +265,7 @@ impl Trial {
 
     /// As it is, or, but for planted bugs, all but the first program of a turn under a lock.
     fn of_part<N: NetworkFunction>(&self, subject: &Subject<'_>, part: usize) -> Self {
-        let own = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ part as u64;
+        let own = own(self.seed, part);
         let mut trial = Self { own, ..self.clone() };
         if subject.mutation.is_none() && !part.is_multiple_of(OF_A_TURN) {
             trial.setup = trial.setup.under_lock::<N>(own);
@@ -505,5 +510,22 @@ impl Trial {
         let (program, setup) = (program.clone(), self.setup.clone());
         let (seed, seeds, many) = (self.seed, self.seeds, many.record);
         Some(Difference { seed, seeds, setup, program, at, what, one, many })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// What one draws, no other draws a little later: else what chance comes upon it comes upon under all seeds.
+    #[test]
+    fn seeds_and_their_parts_draw_apart() {
+        let parts = (1..=20).flat_map(|seed| (0..10).map(move |part| own(seed, part)));
+        let mut all = BTreeSet::new();
+        for own in parts {
+            let mut chance = Seeds::new(own);
+            assert!((0..1_000).all(|_| all.insert(chance.draw())), "{own}");
+        }
     }
 }
