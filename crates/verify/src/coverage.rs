@@ -211,7 +211,6 @@ impl<'p> Coverage<'p> {
             terms.unknowns(term).iter().map(|id| terms.symbol_of(*id).name.as_str()).collect();
         let any = |is: &dyn Fn(&str) -> bool| asked.iter().any(|name| is(name));
         let first = |name: &str| name.split_once('.').map_or(name, |(first, _)| first).to_owned();
-        let is_opaque = |name: &str| self.paths.opaque.contains(&first(name));
         let is_routing = |name: &str| {
             let mut accesses = self.paths.paths.iter().flat_map(|path| &path.accesses);
             accesses.any(|access| access.kind == "L3" && access.object == first(name))
@@ -221,12 +220,19 @@ impl<'p> Coverage<'p> {
             _ if any(&is_routing) => Missing::Routing,
             Some(true) if self.is_full(term) => Missing::Full,
             Some(true) => Missing::History,
-            _ if any(&is_opaque) => Missing::Opaque,
+            _ if self.is_returned(term) => Missing::Opaque,
             Some(false) => Missing::Init,
             None if any(&is_editable) => Missing::Packet,
             None if any(&|name| name.starts_with("settings.")) => Missing::Setting,
             None => Missing::Packet,
         }
+    }
+
+    /// Whether an opaque function returns something of `term`.
+    fn is_returned(&self, term: Term) -> bool {
+        let terms = &self.paths.terms;
+        let mut names = terms.unknowns(term).iter().map(|id| terms.symbol_of(*id).name.as_str());
+        names.any(|name| self.paths.opaque.iter().any(|opaque| opaque == object_of(name)))
     }
 
     /// Whether `term` says that there is no room.
@@ -432,7 +438,8 @@ impl<'p> Coverage<'p> {
                 break;
             }
             let (fields, settings) = self.free(term, sent.setup);
-            if !fields && !settings {
+            let read = !sent.setup.known_payloads.is_empty() && self.is_returned(term);
+            if !fields && !settings && !read {
                 continue;
             }
             let tried = self.tried.entry((found.tree, way)).or_default();
@@ -443,6 +450,9 @@ impl<'p> Coverage<'p> {
             self.searches -= 1;
             let mut conditions: Vec<Term> = held.iter().take(depth).copied().collect();
             conditions.push(term);
+            if read {
+                guide.lead_to_payloads(sent);
+            }
             if settings {
                 for changes in self.bounds(term, passage, sent.setup) {
                     let changed = self.changed(sent.setup, &changes).flatten();

@@ -54,6 +54,8 @@ pub struct Generator<'s> {
     ipv4: usize,
     /// ICMP errors that would have been sent too early, were there one about each packet.
     errors: u64,
+    /// Whether more may end at once than is collected with a packet: shards collect each its own, and so sooner.
+    crowds: bool,
 }
 
 impl<'s> Generator<'s> {
@@ -61,7 +63,8 @@ impl<'s> Generator<'s> {
     pub fn new(setup: &'s Setup, seed: u64) -> Self {
         let (chance, shapes) = (Seeds::new(seed), samples());
         let (sent, next, commands, ipv4, errors) = (Vec::new(), 0, 4, 85, 0);
-        Self { setup, chance, shapes, sent, next, commands, ipv4, errors }
+        let crowds = false;
+        Self { setup, chance, shapes, sent, next, commands, ipv4, errors, crowds }
     }
 
     /// A program of these sequences.
@@ -105,6 +108,7 @@ impl<'s> Generator<'s> {
     /// what comes of them.
     pub fn guided(mut self, packets: usize, guide: &mut Guide) -> Program {
         let mut steps = Vec::with_capacity(2 * packets);
+        self.crowds = guide.is_of_rest();
         self.commands = self.pick(&[4, 4, 40, 120]).unwrap_or(4);
         self.ipv4 = self.pick(&[85, 85, 50, 15]).unwrap_or(85);
         while self.sent.len() < packets && !guide.is_empty() {
@@ -183,6 +187,9 @@ impl<'s> Generator<'s> {
         let changed = throughout.then(|| lead.throughout());
         self.paste(changed.as_deref().unwrap_or(&lead.sequence), false, steps);
         let Some(Act::Packet(template)) = steps.last().map(|step| step.act.clone()) else { return };
+        if lead.says_all {
+            return self.say_all(&template, steps);
+        }
         let mut template = template;
         template.edits.extend(lead.edits.iter().copied());
         template.port = lead.port.or(template.port);
@@ -190,6 +197,21 @@ impl<'s> Generator<'s> {
             self.push(Act::Pause(pause), steps);
         }
         self.push(Act::Packet(template), steps);
+    }
+
+    /// Adds the packet with each of the payloads that the function looks for, half of the time to one of the ports that
+    /// it looks at.
+    fn say_all(&mut self, packet: &Template, steps: &mut Vec<Step>) {
+        let port = self.pick(&self.setup.known_ports).filter(|_| self.is(50)).map(Edit::DstPort);
+        let mut payloads = self.setup.known_payloads.clone();
+        let first = self.chance.below(payloads.len());
+        payloads.rotate_left(first);
+        for payload in payloads {
+            let mut packet = packet.clone();
+            packet.edits.extend(port);
+            packet.edits.push(Edit::Payload(payload));
+            self.push(Act::Packet(packet), steps);
+        }
     }
 
     /// Adds the sequence under names of its own, which it returns; with `changes` here and there.

@@ -96,11 +96,26 @@ pub(crate) struct Lead {
     pub(crate) pause: Option<u64>,
     /// Port at which it arrives.
     pub(crate) port: Option<u8>,
+    /// Whether it is sent with each of the payloads that the function looks for.
+    pub(crate) says_all: bool,
     /// Of those edits that are of addresses and ports, what the packet has and what it is to have.
     pub(crate) ends: Vec<[Edit; 2]>,
 }
 
 impl Lead {
+    /// The sequence up to the packet of `sent`, without a change.
+    fn of(sent: &Sent<'_>) -> Self {
+        Self {
+            setup: sent.setup.clone(),
+            sequence: Arc::new(sequence(sent.program, sent.at)),
+            edits: Vec::new(),
+            pause: None,
+            port: None,
+            says_all: false,
+            ends: Vec::new(),
+        }
+    }
+
     /// The sequence with the same ends changed in all of its packets that have them: what state holds of them it
     /// holds of the others instead.
     pub(crate) fn throughout(&self) -> Vec<Step> {
@@ -162,6 +177,11 @@ impl Guide {
         Self { is_rest: true, ..Self::default() }
     }
 
+    /// Whether all seeds are over: what follows is sent under a lock.
+    pub(crate) fn is_of_rest(&self) -> bool {
+        self.is_rest
+    }
+
     /// Whether there is nothing to go by.
     pub(crate) fn is_empty(&self) -> bool {
         self.sequences.is_empty() && self.leads.is_empty()
@@ -186,14 +206,8 @@ impl Guide {
         if self.leads.len() >= LEADS {
             return;
         }
-        let mut lead = Lead {
-            setup: setup.map_or_else(|| sent.setup.clone(), Arc::new),
-            sequence: Arc::new(sequence(sent.program, sent.at)),
-            edits: Vec::new(),
-            pause: None,
-            port: None,
-            ends: Vec::new(),
-        };
+        let mut lead = Lead::of(sent);
+        lead.setup = setup.map_or(lead.setup, Arc::new);
         let fields: BTreeMap<&str, u128> =
             changes.iter().map(|(name, value)| (name.as_str(), *value)).collect();
         lead.port = fields.get("port").map(|port| *port as u8);
@@ -208,6 +222,13 @@ impl Guide {
         });
         lead.ends.extend(ends);
         self.leads.push(lead);
+    }
+
+    /// Keeps that the packet of `sent` is to be sent with each of the payloads that the function looks for.
+    pub(crate) fn lead_to_payloads(&mut self, sent: &Sent<'_>) {
+        if self.leads.len() < LEADS {
+            self.leads.push(Lead { says_all: true, ..Lead::of(sent) });
+        }
     }
 
     /// Keeps the sequence up to the packet of `sent`, which came by these ways, each with the paths not
@@ -481,6 +502,29 @@ mod tests {
             })
             .collect();
         assert_eq!(sent, vec![(IpAddr::from([192, 0, 2, 9]), 3); 3]);
+    }
+
+    /// A packet whose way hangs on its payload is sent with all that are looked for.
+    #[test]
+    fn a_packet_is_sent_with_each_payload() {
+        let payloads: Vec<&[u8]> = vec![b"one", b"two", b"three"];
+        let setup =
+            Arc::new(Setup { known_payloads: payloads.clone(), ..Setup::clone(&setup("mine")) });
+        let program = program();
+        let seen = Seen { port: 0, bytes: vec![2; 60], wire_len: 60 };
+        let sent = Sent { setup: &setup, program: &program, at: 2, seen: &seen };
+        let mut guide = Guide::default();
+        guide.lead_to_payloads(&sent);
+        let made = crate::generate::Generator::new(&setup, 7).guided(40, &mut guide);
+        let mut said = made.steps.iter().filter_map(|step| match &step.act {
+            Act::Packet(template) => match template.edits.last() {
+                Some(Edit::Payload(payload)) if template.origin.cause().is_none() => Some(*payload),
+                _ => None,
+            },
+            _ => None,
+        });
+        let row: BTreeSet<&[u8]> = said.by_ref().take(payloads.len()).collect();
+        assert_eq!(row, payloads.into_iter().collect());
     }
 
     /// The packet of a probe is sent again after something else, under names of its own.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::Generator;
+use super::{Generator, HOSTS, address};
 use crate::edit::Edit;
 use crate::endpoint::source_and_destination;
 use crate::guide::Probe;
@@ -17,6 +17,9 @@ const TOGETHER: usize = 3;
 /// How many others do the same as a sequence, and the last of its steps that they do.
 const SHADOWS: usize = 4;
 const SHADOWED: usize = 12;
+/// How many do the same where more is to end than is collected with a packet, and how many packets each.
+const CROWD: usize = 24;
+const CROWDED: usize = 2;
 
 impl Generator<'_> {
     /// The sequence, something that may change state, and its last packet once more. Where there is an `other`
@@ -31,8 +34,15 @@ impl Generator<'_> {
         let is_sent_before = self.is(70);
         let sequence = if is_sent_before { &probe.sequence[..] } else { before };
         let ends = self.is(25);
-        if ends && self.is(60) {
-            self.shadow(sequence, steps);
+        match ends && self.is(60) {
+            true if self.crowds && self.is(60) => {
+                // What is older than they would be collected before them.
+                let pause = self.lifetime_of(probe).map(|whole| Act::Pause(whole + 2_000_000));
+                pause.into_iter().for_each(|pause| _ = self.push(pause, steps));
+                self.crowd(sequence, steps);
+            }
+            true => self.shadow(sequence, steps),
+            false => {}
         }
         let names = self.paste(sequence, false, steps);
         if ends {
@@ -73,6 +83,26 @@ impl Generator<'_> {
         }
     }
 
+    /// Adds the last packets of their own that the sequence has for so many others that not all they leave ends at once.
+    fn crowd(&mut self, sequence: &[Step], steps: &mut Vec<Step>) {
+        let own = sequence.iter().rev().filter_map(|step| match &step.act {
+            Act::Packet(template) if template.origin.cause().is_none() => Some(template),
+            _ => None,
+        });
+        let own: Vec<&Template> = own.take(CROWDED).collect();
+        for other in 1..=CROWD {
+            let port = Edit::SrcPort(self.transport_port());
+            for template in own.iter().rev() {
+                let mut template = Template::clone(template);
+                let (behind, host) = (template.port.unwrap_or(0), (HOSTS + other) as u8);
+                let addresses = [true, false].map(|ipv4| Edit::Src(address(behind, host, ipv4)));
+                template.edits.extend(addresses);
+                template.edits.push(port);
+                self.push(Act::Packet(template), steps);
+            }
+        }
+    }
+
     /// A lifetime that passes, in the middle of which one packet is sent again: what it refreshes is there in the
     /// end, what is as old otherwise has just ended. Half of the time that is the last packet with a change, sent
     /// before too: what both have in common lasts, and what is the last one's alone ends.
@@ -101,12 +131,16 @@ impl Generator<'_> {
     fn between(&mut self, probe: &Probe, names: &HashMap<u32, u32>, steps: &mut Vec<Step>) {
         let last = probe.sequence.last().and_then(|last| names.get(&last.name).copied());
         let again = last.or_else(|| self.sent.last().copied());
+        let again_as_it_was =
+            |name| Template { origin: Origin::Again(name), port: None, edits: Vec::new() };
         let act = match (self.chance.below(8), again) {
+            (0, Some(name)) if !self.setup.known_payloads.is_empty() => {
+                return self.say_all(&again_as_it_was(name), steps);
+            }
             (0 | 1, _) if !self.setup.commands.is_empty() => return self.commands(probe, steps),
             (0..=2, _) => Act::Pause(self.lifetime(probe)),
             (3 | 4, Some(name)) => {
-                let mut template =
-                    Template { origin: Origin::Again(name), port: None, edits: Vec::new() };
+                let mut template = again_as_it_was(name);
                 self.change(&mut template);
                 Act::Packet(template)
             }
