@@ -54,6 +54,7 @@ const LATER_FRAGMENT: u16 = 1 << 8;
 const ROUTED: u16 = 1 << 9;
 /// As [`parse_common`] found it.
 const COMMON: u16 = 1 << 10;
+const FRAGMENT_HEADER: u16 = 1 << 11;
 const TAGS_SHIFT: u16 = 12;
 
 /// What a packet's headers are and where they lie: 16 bytes, passed by value.
@@ -412,7 +413,7 @@ impl Extensions {
         match self.protocol {
             protocol::FRAGMENT => {
                 let field = u16::from_be_bytes([h[2], h[3]]);
-                self.flags |= fragment_flags(field >> 3, field & 1 != 0);
+                self.flags |= FRAGMENT_HEADER | fragment_flags(field >> 3, field & 1 != 0);
             }
             // Segments are left: the final destination, which the pseudo header has, is in here.
             protocol::ROUTING if h[3] != 0 => self.flags |= ROUTED,
@@ -470,6 +471,9 @@ flags! {
     /// Whether this is a fragment of a packet. An IPv6 packet that is its own only fragment
     /// (RFC 6946) is not.
     is_fragment = FRAGMENT;
+    /// Whether there is an IPv6 fragment header. Where this is no fragment, it is its own only one, or was put
+    /// together.
+    has_fragment_header = FRAGMENT_HEADER;
     /// Whether an IPv6 routing header has segments left, so that the destination address is not
     /// the final one.
     is_routed = ROUTED;

@@ -128,7 +128,8 @@ pub struct NeighbourMessage {
 }
 
 /// Reads a neighbour solicitation or advertisement. `None` if it is neither, or one that must be
-/// ignored: it passed a router, its checksum is wrong, or an option is cut (RFC 4861, 7.1).
+/// ignored: it passed a router, its checksum is wrong, an option is cut (RFC 4861, 7.1), or it has a fragment
+/// header, which stays when fragments are put together (RFC 6980, 5).
 pub fn neighbour_message<M: Mode>(packet: &Packet<'_, M>) -> Option<NeighbourMessage> {
     let (icmp, ipv6) = (packet.icmpv6()?, packet.ipv6()?);
     let option = match icmp.kind() {
@@ -137,7 +138,7 @@ pub fn neighbour_message<M: Mode>(packet: &Packet<'_, M>) -> Option<NeighbourMes
         _ => return None,
     };
     let near = icmp.code() == 0 && ipv6.hop_limit() == HOP_LIMIT;
-    if !near || verify(packet).transport != Check::Valid {
+    if !near || packet.layout().has_fragment_header() || verify(packet).transport != Check::Valid {
         return None;
     }
     let target = Ipv6Addr::from(*chunk::<16>(packet.payload(), 0)?);

@@ -162,3 +162,20 @@ fn neighbours_ask_and_answer() {
         );
     }
 }
+
+/// RFC 6980, 5: also where the fragment is the only one.
+#[test]
+fn neighbours_in_fragments_are_ignored() {
+    let (mut asked, target) = (vec![0; 200], "fe80::1:2ff:fe03:405".parse().unwrap());
+    let len = neighbour_solicitation(&mut asked, MAC, "fe80::9".parse().unwrap(), target).unwrap();
+    asked.truncate(len);
+    let next = std::mem::replace(&mut asked[20], 44);
+    asked[19] += 8;
+    asked.splice(54..54, [next, 0, 0, 0, 0, 0, 0, 9]);
+    with_packet(&mut asked, |packet| {
+        assert_eq!(verify(&packet).transport, Check::Valid);
+        assert!(packet.icmpv6().is_some() && !packet.is_fragment());
+        assert_eq!(neighbour_message(&packet), None);
+    });
+    assert_eq!(answer(&asked, |out, p| neighbour_advertisement(out, p, MAC, true)), None);
+}

@@ -262,6 +262,33 @@ fn solicitations_that_are_not_valid_or_not_for_us_are_not_answered() {
     }
 }
 
+/// RFC 6980, 5: what has a fragment header is neither answered nor learned from.
+#[test]
+fn discovery_in_fragments_is_not_believed() {
+    let fragment = |whole: &[u8]| {
+        let mut frame = whole.to_vec();
+        let next = std::mem::replace(&mut frame[20], 44);
+        frame[19] += 8;
+        frame.splice(54..54, [next, 0, 0, 0, 0, 0, 0, 9]);
+        frame
+    };
+    let mut router = Router::new(NETWORK);
+    let ignored = |outcome: Outcome| {
+        assert_eq!(outcome.received, Some(drop(Builtin::NotForwardable)));
+        assert_eq!(outcome.emitted, []);
+    };
+    let asked = solicitation(HOST6, "2001:db8:1::1");
+    ignored(router.send(LAN, &fragment(&asked)));
+    let at_our_station = changed(&asked, |packet| {
+        packet.bytes_mut()[..6].copy_from_slice(&LAN_MAC.octets());
+    });
+    ignored(router.send(LAN, &fragment(&at_our_station)));
+    let group = MacAddr::new(0x33, 0x33, 0xff, 0, 0, 7);
+    let question = question(&to_host6(&mut router), group);
+    ignored(router.send(LAN, &fragment(&advertisement(&question, HOST_MAC))));
+    assert_eq!(to_host6(&mut router).verdict, drop(Builtin::NeighbourUnresolved));
+}
+
 /// Who has no address yet must not name its station (RFC 4861, 7.1.1).
 fn unnamed_but_with_a_mac() -> Vec<u8> {
     changed(&solicitation(HOST6, "2001:db8:1::1"), |packet| {
