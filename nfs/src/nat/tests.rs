@@ -408,7 +408,7 @@ fn redirects_are_not_translated() {
     let mut nat = nat(&[]);
     let there = nat.send(LAN, &udp(HOST, SERVER)).forwarded()[0].1.clone();
     dropped(&nat.send(WAN, &redirect(&there, "203.0.113.254")), "unsupported-protocol");
-    let from_outside = nat.send(WAN, &udp(SERVER, &flow(&there).split(" > ").next().unwrap()));
+    let from_outside = nat.send(WAN, &udp(SERVER, flow(&there).split(" > ").next().unwrap()));
     let back = from_outside.forwarded()[0].1.clone();
     dropped(&nat.send(LAN, &redirect(&back, "10.0.0.5")), "unsupported-protocol");
 }
