@@ -67,7 +67,6 @@ pub fn endpoints(bytes: &[u8]) -> Vec<Placed> {
 
 const QUOTED: [&str; 2] = ["quoted source", "quoted destination"];
 
-/// Where an IP header and what follows it stand.
 /// Source and destination of an IP packet, each with its port.
 pub(crate) fn source_and_destination(bytes: &[u8]) -> Option<[(IpAddr, u16); 2]> {
     let ends = endpoints(bytes);
@@ -75,6 +74,7 @@ pub(crate) fn source_and_destination(bytes: &[u8]) -> Option<[(IpAddr, u16); 2]>
     Some([end(0)?, end(1)?])
 }
 
+/// Where an IP header and what follows it stand.
 struct Network {
     at: usize,
     is_ipv4: bool,
