@@ -37,7 +37,7 @@ pub mod router {
 mod tests {
     use super::router;
     use crate::frames::{echo, udp};
-    use anabranch_runtime::testing::Harness;
+    use anabranch_runtime::testing::{Arrived, Harness, Outcome, Sharing, SideBySide};
 
     const NETWORK: &str = r#"
         [interfaces.p0]
@@ -87,6 +87,45 @@ mod tests {
         assert_eq!(outcome.dropped(), Some("neighbour-unresolved"));
         let [(2, request)] = outcome.emitted() else { panic!("{outcome:?}") };
         assert_eq!(request[12..14], [0x08, 0x06]);
+    }
+
+    /// Kinds of what was sent: each question an ARP packet, and to whom waits for the answer an error.
+    fn kinds(outcome: &Outcome) -> Vec<(u8, [u8; 2])> {
+        let kind = |(port, frame): &(u8, Vec<u8>)| (*port, [frame[12], frame[13]]);
+        outcome.emitted().iter().map(kind).collect()
+    }
+
+    /// Three questions, and that nobody answered, before whatever comes later.
+    const SILENCE: [(u8, [u8; 2]); 3] = [(2, [8, 6]), (2, [8, 6]), (0, [8, 0])];
+    const LATER_NS: u64 = 10_000_000_000;
+
+    #[test]
+    fn asks_three_times_and_says_that_nobody_answers() {
+        let mut router = harness(NETWORK);
+        let first = router.send(0, &udp("10.0.0.7:5", "198.51.100.77:53"));
+        assert_eq!(kinds(&first), [(2, [8, 6])]);
+        router.at(LATER_NS);
+        let later = router.send(0, &udp("10.0.0.7:5", "203.0.113.5:53"));
+        assert_eq!(kinds(&later), SILENCE);
+        assert_eq!(later.emitted()[2].1[34..36], [3, 1], "host unreachable");
+    }
+
+    #[test]
+    fn workers_that_share_state_ask_as_one() {
+        let packet = |dst, after_ns| {
+            let bytes = udp("10.0.0.7:5", dst);
+            Arrived { port: 0, after_ns, wire_len: bytes.len() as u32, bytes }
+        };
+        let packets = [packet("198.51.100.77:53", 0), packet("203.0.113.5:53", LATER_NS)];
+        let table = NETWORK.parse().expect("TOML");
+        for sharing in [Sharing::Locked, Sharing::Tracked] {
+            let turns = [(0, vec![0]), (1, vec![1])];
+            let run =
+                SideBySide::take_turns::<router::Function>(sharing, &table, &packets, 2, &turns);
+            assert_eq!(kinds(&run.done.outcomes[&1]), SILENCE, "{sharing:?}");
+            let alone = run.replay::<router::Function>(&table, &packets);
+            assert_eq!(run.done.outcomes, alone.outcomes, "{sharing:?}");
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(crate) fn expand(module: &Module, made: Made) -> TokenStream {
     let build = state::build(module, made);
     let set = packet_set::functions(module, &state::settings_in_sight(module));
     let (handlers, with_packet) = (handlers(module, told), with_packet(module, made));
-    let expire = state::expire(module, made);
+    let (expire, follow_up) = (state::expire(module, made), state::follow_up(module));
     let ahead = function::pass(module, "ahead", (!told).then_some("Ahead"), watched);
     let beyond = function::pass(module, "beyond", (!told).then_some("Beyond"), watched);
     let (rebase, tables, counters) =
@@ -57,6 +57,7 @@ pub(crate) fn expand(module: &Module, made: Made) -> TokenStream {
             #ahead
             #beyond
             #expire
+            #follow_up
             #rebase
             #kept
             #tables

@@ -23,6 +23,7 @@ pub(crate) fn expand(module: &Module, source: &Source) -> TokenStream {
     let (shards, kept) = (state::shards(module), state::kept(module));
     let (counters, rebase) = (state::counters(module), state::rebase(module));
     let (speculation, share) = (speculation(module), state::share(module));
+    let follow_up = state::follow_up(module);
     let elsewhere =
         [Made::Told, Made::Shared, Made::Watched].map(|made| elsewhere::expand(module, made));
     quote! {
@@ -39,6 +40,7 @@ pub(crate) fn expand(module: &Module, source: &Source) -> TokenStream {
             #speculation
             #share
             #expire
+            #follow_up
             #rebase
             #shards
             #kept

@@ -260,6 +260,22 @@ pub(crate) fn expire(module: &Module, how: Made) -> TokenStream {
     }
 }
 
+/// `NetworkFunction::follow_up`.
+pub(crate) fn follow_up(module: &Module) -> TokenStream {
+    let routes = module.nf.fields.iter().filter(|field| matches!(field.kind, StateKind::L3));
+    let idents: Vec<_> = routes.map(|field| &field.ident).collect();
+    if idents.is_empty() {
+        return TokenStream::new();
+    }
+    quote! {
+        fn follow_up(
+            &mut self, __cx: &mut ::anabranch_nf::Context<'_, ::anabranch_nf::world::Solo>,
+        ) {
+            #(::anabranch_nf::world::L3Operations::follow_up(&mut self.#idents, __cx);)*
+        }
+    }
+}
+
 /// `NetworkFunction::take_shards`, `put_shards`, `immovable`.
 pub(crate) fn shards(module: &Module) -> TokenStream {
     let holds =

@@ -74,7 +74,9 @@ pub struct Environment {
     /// State is divided among shards.
     divided: bool,
     next_event: u64,
-    /// When that is, or the next timer is due.
+    /// When routing has something to do.
+    routing: u64,
+    /// When the first of these is, or the next timer is due.
     due: u64,
     log: Log,
     here: Arc<Here>,
@@ -158,6 +160,7 @@ impl Environment {
             initial: false,
             divided: false,
             next_event: u64::MAX,
+            routing: u64::MAX,
             due: u64::MAX,
             log: Log::default(),
             here: Arc::default(),
@@ -366,9 +369,29 @@ impl Environment {
 
     /// The runtime has something to do at `at_ns`.
     pub fn set_next_event(&mut self, at_ns: u64) {
-        self.stands_at = NEVER;
         self.next_event = at_ns;
-        self.due = self.next_timer().min(at_ns);
+        self.look_at_timers();
+    }
+
+    /// Routing has something to do at `at_ns`, if not before.
+    pub(crate) fn expect_routing(&mut self, at_ns: u64) {
+        self.routing = self.routing.min(at_ns);
+        self.look_at_timers();
+    }
+
+    /// When routing has something to do; `u64::MAX`: never.
+    pub fn next_routing(&self) -> u64 {
+        self.routing
+    }
+
+    /// Whether that is due at `now_ns`; if so it is done now.
+    pub fn take_routing(&mut self, now_ns: u64) -> bool {
+        let is_due = self.routing <= now_ns;
+        if is_due {
+            self.routing = u64::MAX;
+            self.look_at_timers();
+        }
+        is_due
     }
 
     /// Takes the next timer, if it is due at `now_ns`.
@@ -379,7 +402,7 @@ impl Environment {
     }
 
     fn look_at_timers(&mut self) {
-        self.due = self.next_timer().min(self.next_event);
+        self.due = self.next_timer().min(self.next_event).min(self.routing);
         self.stands_at = NEVER;
     }
 
@@ -517,6 +540,13 @@ impl<'a, W: World> Context<'a, W> {
     #[inline(always)]
     pub fn now(&self) -> u64 {
         self.environment.now
+    }
+
+    /// Has routing called at `at_ns`, if not before.
+    pub(crate) fn expect_routing(&mut self, at_ns: u64) {
+        if !W::HOLLOW {
+            self.environment.expect_routing(at_ns);
+        }
     }
 
     /// The packet as it arrived.

@@ -195,6 +195,8 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     ) -> Verdict {
         Drop(Builtin::NoPacketSet)
     }
+    /// Routing has something to do that is due: questions to repeat.
+    fn follow_up(&mut self, _cx: &mut Context<'_, Solo>) {}
     /// `workers` workers will share the state: makes room for what each keeps for itself.
     fn share(&mut self, _workers: usize) {}
 

@@ -195,6 +195,8 @@ pub trait L3Operations {
         packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Verdict;
+    /// Does what is due without a packet, where nobody else is at work on the same state.
+    fn follow_up<W: World>(&mut self, _: &mut Context<'_, W>) {}
 }
 
 /// Plain owned state: the world that runs.
@@ -742,6 +744,9 @@ impl L3Operations for L3 {
         cx: &mut Context<'_, W>,
     ) -> Verdict {
         self.forward(packet, cx)
+    }
+    fn follow_up<W: World>(&mut self, cx: &mut Context<'_, W>) {
+        self.follow_up(cx);
     }
 }
 

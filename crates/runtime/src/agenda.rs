@@ -153,7 +153,8 @@ impl<N: NetworkFunction> Agenda<N> {
             0 if self.environment.due() == 0 => now_ns,
             other => other.max(now_ns.saturating_add(COLLECTION_NS)),
         };
-        self.events.next().min(self.environment.next_timer()).min(collection_ns)
+        let own = self.environment.next_timer().min(self.environment.next_routing());
+        self.events.next().min(own).min(collection_ns)
     }
 
     /// Does what is due before the packet of `cause`: all events, and a step of collecting what has
@@ -177,12 +178,13 @@ impl<N: NetworkFunction> Agenda<N> {
             match event {
                 Event::Command(_) => self.environment.enter_every_shard(),
                 Event::Timer(timer) => self.environment.go_off_for(timer.setter),
-                Event::Period => {}
+                Event::Period | Event::Routing => {}
             }
             let cx = &mut Context::new(&mut self.environment);
             match event {
                 Event::Timer(timer) => once::<N, _>(Handler::Timer, || nf.timer(timer.token, cx)),
                 Event::Period => once::<N, _>(Handler::Periodic, || nf.periodic(cx)),
+                Event::Routing => nf.follow_up(cx),
                 Event::Command(command) => {
                     let answer = once::<N, _>(Handler::Control, || nf.control(command, cx));
                     self.events.answer(answer);

@@ -31,6 +31,8 @@ pub struct Events<N: NetworkFunction> {
 pub enum Event<C> {
     /// A timer.
     Timer(Timer),
+    /// Routing has something to do.
+    Routing,
     /// A period has passed.
     Period,
     /// A command from outside.
@@ -96,12 +98,15 @@ impl<N: NetworkFunction> Events<N> {
         now_ns: u64,
     ) -> Option<(u64, Event<N::Command>)> {
         self.skip_periods(now_ns);
-        let at = self.next_command().min(self.next_period).min(environment.next_timer());
+        let own = environment.next_timer().min(environment.next_routing());
+        let at = self.next_command().min(self.next_period).min(own);
         if at > now_ns || at == NEVER {
             return None;
         }
         let event = if let Some(timer) = environment.take_timer(at) {
             Event::Timer(timer)
+        } else if environment.take_routing(at) {
+            Event::Routing
         } else if self.next_period == at {
             self.next_period = at.saturating_add(Self::PERIOD_NS);
             Event::Period

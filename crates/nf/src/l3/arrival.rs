@@ -6,7 +6,7 @@ use anabranch_packet::{Mode, Packet, Port};
 /// function rewrites of an untagged packet of IPv4 without options.
 const HEAD: usize = 60;
 /// Bytes kept at most, where addresses, ports and checksums lie further on.
-const MOST: usize = 128;
+pub(super) const MOST: usize = 128;
 /// Bytes of a transport header as far as its checksum.
 const TRANSPORT: usize = 18;
 

@@ -158,16 +158,18 @@ impl L3 {
             Resolution::Usable if too_big => self.cut(packet, cx, hops, &neighbour),
             Resolution::Usable => self.depart(packet, hops, &neighbour),
             Resolution::Waiting => {
+                let (from, len) = cx.arrival().restore(packet, &mut self.quoted);
                 // It leaves when the answer comes, so it is ready but for that.
                 self.depart(packet, hops, &neighbour);
                 let whole = packet.bytes().len() == packet.len() as usize;
                 if whole && !too_big && packet.meta().fragment_len == 0 {
-                    turn.held().put(index, packet.bytes(), cx.now());
+                    let arrived = self.quoted.get(..len).unwrap_or_default();
+                    turn.held().put(index, packet.bytes(), (from, arrived), cx.now());
                 }
                 Drop(Builtin::NeighbourUnresolved)
             }
             Resolution::Failed => {
-                turn.held().forget(index);
+                self.report_held(index, IcmpError::HostUnreachable, cx, turn);
                 self.report(packet, IcmpError::HostUnreachable, cx, turn);
                 Drop(Builtin::NeighbourUnresolved)
             }
@@ -190,6 +192,9 @@ impl L3 {
         };
         if consulted.ask {
             self.ask(index, cx);
+        }
+        if consulted.ask && consulted.state == Resolution::Waiting {
+            self.expect_answer(index, cx, turn);
         }
         consulted.state
     }

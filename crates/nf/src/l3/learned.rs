@@ -9,6 +9,7 @@
 //! packet. What changes a neighbour (a question, an answer, a packet that waits) is done in *turns*: one worker at a
 //! time, which has brought its table up to date before. So the tables are that of one sequential program.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +18,7 @@ use anabranch_packet::Port;
 
 use crate::l3::held::Held;
 use crate::l3::limiter::Limiter;
-use crate::l3::neighbours::{Neighbour, Neighbours};
+use crate::l3::neighbours::{Neighbour, Neighbours, RETRANSMIT_NS};
 
 /// Changes that are remembered; who has missed more reads the whole table.
 const REMEMBERED: usize = 64;
@@ -50,9 +51,26 @@ struct Table {
     /// Which entry the latest changes were of, by their number.
     latest: Vec<u32>,
     held: Held,
+    /// Questions that nobody may have answered, in the order of time.
+    questions: VecDeque<Question>,
     limiter: Limiter,
     /// Where the search for an entry to replace goes on.
     cursor: u32,
+}
+
+/// A question of ours.
+#[derive(Clone, Copy)]
+pub(super) struct Question {
+    /// The neighbour that it is for.
+    pub index: u32,
+    pub asked_at: u64,
+}
+
+impl Question {
+    /// When it is to be looked after.
+    fn due(self) -> u64 {
+        self.asked_at.saturating_add(RETRANSMIT_NS)
+    }
 }
 
 impl Learned {
@@ -64,6 +82,7 @@ impl Learned {
             table.entries.extend_from_slice(neighbours.entries());
             table.latest = vec![0; REMEMBERED];
             table.held = Held::new();
+            table.questions.reserve_exact(neighbours.limit() as usize);
         }
     }
 
@@ -140,6 +159,29 @@ impl Turn<'_> {
     /// The packets that wait.
     pub fn held(&mut self) -> &mut Held {
         &mut self.table.held
+    }
+
+    /// Remembers `question`, one of at most `limit`, to be looked after; returns when.
+    pub fn expect_answer(&mut self, question: Question, limit: u32) -> u64 {
+        let questions = &mut self.table.questions;
+        if questions.len() >= limit as usize {
+            // Of more questions than neighbours the first is for one whose place another has taken.
+            questions.pop_front();
+        }
+        // Nearly always the last: only what workers at different times ask is not in order.
+        let at = questions.partition_point(|other| other.asked_at <= question.asked_at);
+        questions.insert(at, question);
+        question.due()
+    }
+
+    /// The next question that is to be looked after at `now`.
+    pub fn take_question(&mut self, now: u64) -> Option<Question> {
+        self.table.questions.pop_front_if(|question| question.due() <= now)
+    }
+
+    /// When the next one is.
+    pub fn next_question(&self) -> u64 {
+        self.table.questions.front().map_or(u64::MAX, |question| question.due())
     }
 
     /// The rate of errors.

@@ -9,7 +9,8 @@
 //!                              failed (asked on, once a second, while packets come)
 //! ```
 //!
-//! Nothing here has a timer: a state changes when a packet meets it.
+//! A state changes when a packet meets it. Who is unresolved is asked three times whether packets come or not
+//! ([`Neighbour::follow_up`]).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
@@ -23,7 +24,7 @@ use crate::state::Map;
 pub(super) const LEARNED: u32 = 4_096;
 /// Between two questions for one address: RETRANS_TIMER (RFC 4861, 10); RFC 1122, 2.3.2.1 has the
 /// same for ARP.
-const RETRANSMIT_NS: u64 = 1_000_000_000;
+pub(super) const RETRANSMIT_NS: u64 = 1_000_000_000;
 /// Questions until a neighbour counts as gone: MAX_MULTICAST_SOLICIT (RFC 4861, 10).
 const QUESTIONS: u8 = 3;
 /// An answer is believed for REACHABLE_TIME (RFC 4861, 10).
@@ -111,6 +112,20 @@ impl Neighbour {
             (false, _) => Resolution::Failed,
         };
         Consulted { state, ask: !asked }
+    }
+
+    /// What has become of the question of `asked_at`, [`RETRANSMIT_NS`] ago: `Waiting`, it is to be asked again, now;
+    /// `Failed`, that was the last. `None`: it has answered, has been asked since, or was another's.
+    pub fn follow_up(&mut self, asked_at: u64, now: u64) -> Option<Resolution> {
+        if self.is_resolved || self.questions == 0 || self.asked_at != asked_at {
+            return None;
+        }
+        if self.questions >= QUESTIONS {
+            return Some(Resolution::Failed);
+        }
+        self.questions += 1;
+        self.asked_at = now;
+        Some(Resolution::Waiting)
     }
 
     fn has_answered_lately(&self, now: u64) -> bool {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use anabranch_packet::craft::{self, IcmpError};
-use anabranch_packet::{Frame, Meta, Mode, Packet, Real, parse};
+use anabranch_packet::{Frame, Meta, Mode, Packet, Port, Real, parse};
 
 use crate::context::Context;
 use crate::l3::L3;
@@ -26,9 +26,34 @@ impl L3 {
             return;
         }
         let (port, len) = cx.arrival().restore(packet, &mut self.quoted);
+        self.report_quoted((port, len, packet.len()), error, cx, turn);
+    }
+
+    /// The same about the packet that is held for neighbour `index`, and no longer then.
+    pub(super) fn report_held<W: World>(
+        &mut self,
+        index: u32,
+        error: IcmpError,
+        cx: &mut Context<'_, W>,
+        turn: &mut Turn<'_>,
+    ) {
+        let held = turn.held().give_up(index, &mut self.quoted);
+        if let Some((port, len, wire_len)) = held.filter(|_| turn.limiter().allows(cx.now())) {
+            self.report_quoted((port, len, wire_len as u32), error, cx, turn);
+        }
+    }
+
+    /// The same about the packet of `wire_len` bytes whose first `len` have been put together as they arrived.
+    fn report_quoted<W: World>(
+        &mut self,
+        (port, len, wire_len): (Port, usize, u32),
+        error: IcmpError,
+        cx: &mut Context<'_, W>,
+        turn: &mut Turn<'_>,
+    ) {
         let Some(quoted) = self.quoted.get_mut(..len) else { return };
-        let layout = parse(quoted, packet.len());
-        let meta = Meta { wire_len: packet.len(), port, ..Meta::default() };
+        let layout = parse(quoted, wire_len);
+        let meta = Meta { wire_len, port, ..Meta::default() };
         let mut frame = Frame::new(quoted, 0, len, 0, meta);
         let original = Packet::<Real>::new(&mut frame, layout);
         let interface = self.interfaces.get(usize::from(port.index())).and_then(Option::as_ref);

@@ -4,13 +4,13 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
-use anabranch_packet::craft::{self, NeighbourMessage};
+use anabranch_packet::craft::{self, IcmpError, NeighbourMessage};
 use anabranch_packet::{MacAddr, Mode, Packet, Port};
 
 use crate::context::Context;
 use crate::l3::L3;
-use crate::l3::learned::Turn;
-use crate::l3::neighbours::{Evidence, Neighbour};
+use crate::l3::learned::{Question, Turn};
+use crate::l3::neighbours::{Evidence, Neighbour, Resolution};
 use crate::verdict::{Builtin, Drop, Verdict};
 use crate::world::World;
 
@@ -165,6 +165,39 @@ impl L3 {
         let evidence = if solicited { Evidence::Answer } else { Evidence::Hearsay };
         self.learn(port, (message.target.into(), mac), false, evidence, cx, turn);
         Drop(Builtin::Answered)
+    }
+
+    /// Neighbour `index`, which has just been asked for, is looked after when it has not answered within a second.
+    pub(super) fn expect_answer<W: World>(
+        &mut self,
+        index: u32,
+        cx: &mut Context<'_, W>,
+        turn: &mut Turn<'_>,
+    ) {
+        let question = Question { index, asked_at: cx.now() };
+        let due = turn.expect_answer(question, self.neighbours.limit());
+        cx.expect_routing(due);
+    }
+
+    /// Asks again for who has not answered, and tells whose packet waits where it never did (RFC 4861, 7.2.2;
+    /// RFC 1812, 5.2.7.1).
+    pub fn follow_up<W: World>(&mut self, cx: &mut Context<'_, W>) {
+        let learned = Arc::clone(&self.learned);
+        let turn = &mut self.turn(&learned);
+        while let Some(Question { index, asked_at }) = turn.take_question(cx.now()) {
+            let now = cx.now();
+            match self.update(index, turn, |neighbour| neighbour.follow_up(asked_at, now)) {
+                Some(Some(Resolution::Waiting)) => {
+                    self.ask(index, cx);
+                    self.expect_answer(index, cx, turn);
+                }
+                Some(Some(Resolution::Failed)) => {
+                    self.report_held(index, IcmpError::HostUnreachable, cx, turn);
+                }
+                _ => {}
+            }
+        }
+        cx.expect_routing(turn.next_question());
     }
 
     /// Asks for neighbour `index`: everybody on its link, or itself at its last address.

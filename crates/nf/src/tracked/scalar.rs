@@ -217,6 +217,9 @@ impl L3Operations for TrackedL3 {
             Drop(Builtin::NoRoute)
         })
     }
+    fn follow_up<W: World>(&mut self, cx: &mut Context<'_, W>) {
+        self.l3.follow_up(cx);
+    }
 }
 
 impl Journaled for Tracked<SharedCounter> {

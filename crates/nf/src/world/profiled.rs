@@ -379,4 +379,7 @@ impl L3Operations for Watched<TrackedL3> {
         self.by.done(Operation::Forward, &());
         done
     }
+    fn follow_up<W: World>(&mut self, cx: &mut Context<'_, W>) {
+        self.object.follow_up(cx);
+    }
 }

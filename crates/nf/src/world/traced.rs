@@ -399,4 +399,7 @@ impl L3Operations for Told<L3> {
         call.note();
         verdict
     }
+    fn follow_up<W: World>(&mut self, cx: &mut Context<'_, W>) {
+        self.object.follow_up(cx);
+    }
 }

@@ -94,13 +94,33 @@ impl Router {
         Self { l3, environment: Environment::new(1), now, checks_output: true, number: 0 }
     }
 
-    /// The packet is received, rewritten by `rewrite`, and forwarded if it is not ours.
+    /// What is due `ns` later is done, at its time; returns what was sent.
+    pub fn wait(&mut self, ns: u64) -> Vec<(Port, Vec<u8>)> {
+        self.now += ns;
+        let mut emitted = Vec::new();
+        while self.environment.due() <= self.now {
+            self.follow_up(&mut emitted);
+        }
+        emitted
+    }
+
+    /// Does what is due next.
+    pub fn follow_up(&mut self, emitted: &mut Vec<(Port, Vec<u8>)>) {
+        let due = self.environment.due();
+        self.environment.begin_event(due);
+        assert!(self.environment.take_routing(due));
+        self.l3.follow_up(&mut Context::<Solo>::new(&mut self.environment));
+        self.environment.emitted().drain(|port, bytes| emitted.push((port, bytes.to_vec())));
+    }
+
+    /// The packet is received, rewritten by `rewrite`, and forwarded if it is not ours. What was due is done before.
     pub fn send_through(
         &mut self,
         port: Port,
         frame: &[u8],
         rewrite: impl FnOnce(&mut Packet<'_>),
     ) -> Outcome {
+        let mut emitted = self.wait(0);
         self.number += 1;
         self.environment.begin(self.now, self.number);
         let mut buffer = frame.to_vec();
@@ -115,7 +135,6 @@ impl Router {
             rewrite(&mut packet);
             self.l3.forward(&mut packet, &mut cx)
         });
-        let mut emitted = Vec::new();
         self.environment.emitted().drain(|port, bytes| emitted.push((port, bytes.to_vec())));
         if self.checks_output {
             emitted.iter().for_each(|(_, bytes)| assert_intact(bytes));

@@ -41,7 +41,11 @@ fn to_host6(router: &mut Router) -> Outcome {
 
 /// Asserts that the only thing emitted asks for the host with `dst` as MAC address; returns it.
 fn question(outcome: &Outcome, dst: MacAddr) -> Vec<u8> {
-    let [(port, frame)] = &outcome.emitted[..] else { panic!("{outcome:?}") };
+    question_in(&outcome.emitted, dst)
+}
+
+fn question_in(emitted: &[(Port, Vec<u8>)], dst: MacAddr) -> Vec<u8> {
+    let [(port, frame)] = emitted else { panic!("{emitted:?}") };
     assert_eq!((*port, macs(frame)), (LAN, (dst, LAN_MAC)));
     with_packet(frame, |packet| match packet.arp() {
         Some(arp) => {
@@ -129,27 +133,71 @@ fn a_neighbour_is_asked_for_and_the_latest_packet_held() {
     assert_eq!(to_host(&mut router).verdict, Verdict::Forward(LAN));
 }
 
+/// RFC 4861, 7.2.2: whether other packets come or not.
 #[test]
 fn a_silent_neighbour_is_reported_after_three_questions() {
     let mut router = Router::new(NETWORK);
-    for _ in 0..3 {
-        question(&to_host(&mut router), MacAddr::BROADCAST);
-        router.now += SECOND - 1;
+    question(&to_host(&mut router), MacAddr::BROADCAST);
+    for _ in 0..2 {
+        assert_eq!(router.wait(SECOND - 1), []);
+        question_in(&router.wait(1), MacAddr::BROADCAST);
         assert_eq!(to_host(&mut router).emitted, [], "one question a second");
-        router.now += 1;
     }
+    assert_eq!(router.wait(SECOND - 1), []);
+    assert_unreachable(&router.wait(1));
+    assert_eq!(router.wait(10 * SECOND), [], "three questions");
     let outcome = to_host(&mut router);
     assert_eq!(outcome.verdict, drop(Builtin::NeighbourUnresolved));
-    let [(LAN, asked), (WAN, error)] = &outcome.emitted[..] else { panic!("{outcome:?}") };
+    let [(LAN, asked), error] = &outcome.emitted[..] else { panic!("{outcome:?}") };
+    assert_unreachable(std::slice::from_ref(error));
+    let answer = router.send(LAN, &arp_reply(asked, HOST_MAC));
+    assert_eq!(answer.emitted, [], "what was held has been reported");
+    assert_eq!(to_host(&mut router).verdict, Verdict::Forward(LAN));
+}
+
+/// Asserts that the sender of what `to_host` sends is told that the host does not answer, and no more.
+fn assert_unreachable(emitted: &[(Port, Vec<u8>)]) {
+    let [(WAN, error)] = emitted else { panic!("{emitted:?}") };
+    assert_eq!(macs(error), (GATEWAY_MAC, WAN_MAC));
     with_packet(error, |packet| {
         let (ipv4, icmp) = (packet.ipv4().unwrap(), packet.icmpv4().unwrap());
         assert_eq!((icmp.kind(), icmp.code()), (3, 1));
         assert_eq!((ipv4.src(), ipv4.dst()), (v4("198.51.100.2"), v4("203.0.113.5")));
         assert_eq!(packet.payload(), &inbound("203.0.113.5", HOST, 30)[14..]);
     });
-    let answer = router.send(LAN, &arp_reply(asked, HOST_MAC));
-    assert_eq!(answer.emitted, [], "what was held has been reported");
-    assert_eq!(to_host(&mut router).verdict, Verdict::Forward(LAN));
+}
+
+/// The packet is quoted as it arrived, though it was ready to leave.
+#[test]
+fn who_waits_for_a_silent_ipv6_neighbour_is_told() {
+    let mut router = Router::new(NETWORK);
+    let group = MacAddr::new(0x33, 0x33, 0xff, 0, 0, 7);
+    let arrived = inbound("2001:db8:9::5", "2001:db8:2::2", 1_100);
+    let outcome = router.send_through(WAN, &arrived, |packet| {
+        packet.ipv6_mut().unwrap().set_dst(v6(HOST6));
+    });
+    question(&outcome, group);
+    for _ in 0..2 {
+        question_in(&router.wait(SECOND), group);
+    }
+    let emitted = router.wait(SECOND);
+    let [(WAN, error)] = &emitted[..] else { panic!("{emitted:?}") };
+    assert_intact(error);
+    with_packet(error, |packet| {
+        let icmp = packet.icmpv6().unwrap();
+        assert_eq!((icmp.kind(), icmp.code()), (1, 3), "address unreachable");
+        assert_eq!(packet.ipv6().unwrap().dst(), v6("2001:db8:9::5"));
+        assert_eq!(packet.payload(), &arrived[14..]);
+    });
+}
+
+#[test]
+fn who_answers_is_asked_no_more() {
+    let mut router = Router::new(NETWORK);
+    let asked = question(&to_host(&mut router), MacAddr::BROADCAST);
+    question_in(&router.wait(SECOND), MacAddr::BROADCAST);
+    assert_eq!(router.send(LAN, &arp_reply(&asked, HOST_MAC)).emitted.len(), 1);
+    assert_eq!(router.wait(10 * SECOND), []);
 }
 
 #[test]

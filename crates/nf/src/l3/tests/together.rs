@@ -58,6 +58,18 @@ fn answer(question: &[u8], mac: MacAddr) -> Vec<u8> {
     })
 }
 
+/// Does what is due by `now` at any of the workers, in the order of time; what was sent.
+fn wait(workers: &mut [Router], now: u64) -> Vec<(Port, Vec<u8>)> {
+    let mut emitted = Vec::new();
+    workers.iter_mut().for_each(|worker| worker.now = now);
+    while let Some(first) = workers.iter_mut().min_by_key(|worker| worker.environment.due())
+        && first.environment.due() <= now
+    {
+        first.follow_up(&mut emitted);
+    }
+    emitted
+}
+
 proptest! {
     /// Verdicts, bytes, questions, answers, errors and what was held, to the byte.
     #[test]
@@ -76,7 +88,7 @@ proptest! {
             let (port, frame) = frame(kind, host, moved);
             now += later;
             one.now = now;
-            several[worker].now = now;
+            prop_assert_eq!(wait(&mut several, now), one.wait(0), "before packet {}", number);
             let (expected, found) = (one.send(port, &frame), several[worker].send(port, &frame));
             prop_assert_eq!(found, expected, "packet {}, kind {}", number, kind % 9);
         }
