@@ -4,7 +4,7 @@
 //! ```text
 //!            receive                                                forward
 //!  frame ──▶ MAC address ours? ──▶ destination ours? ──no──▶ (NF) ──▶ route ──▶ neighbour ──▶ TTL, MTU,
-//!              │ no: dropped         │ yes: ARP, ND, echo answered       │          │            MAC addresses
+//!              │ no: dropped         │ yes: ARP, ND, MLD, echo answered  │          │            MAC addresses
 //!              │                     │ else None, for the NF             │          │
 //!              ▼                     ▼                                   ▼          ▼
 //!         not-for-this-interface   answered                       ICMP errors    asked for, held
@@ -21,6 +21,7 @@ mod forward;
 mod held;
 mod learned;
 mod limiter;
+mod listen;
 mod neighbours;
 mod next_hop;
 mod notation;
@@ -34,7 +35,7 @@ mod tests;
 mod trie;
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use anabranch_packet::Port;
@@ -67,6 +68,8 @@ pub struct L3 {
     /// What admits frames, by port; empty where disabled.
     gates: Vec<Gate>,
     interfaces: Vec<Option<Interface>>,
+    /// Multicast groups that they listen to, by port.
+    groups: Vec<Vec<Ipv6Addr>>,
     /// Whether an interface clamps segment sizes.
     clamps: bool,
     own: AddressSet,
@@ -110,6 +113,7 @@ impl L3 {
         let addresses = configuration.interfaces.iter().flat_map(|at| &at.addresses);
         let mut l3 = Self {
             gates: interfaces.iter().map(|interface| Gate::new(interface.as_ref())).collect(),
+            groups: interfaces.iter().map(|interface| listen::groups(interface.as_ref())).collect(),
             clamps: configuration.interfaces.iter().any(|interface| interface.clamp_mss),
             interfaces,
             own: AddressSet::new(addresses.clone().map(|own| own.address)),
@@ -294,6 +298,7 @@ impl Default for L3 {
         Self {
             gates: Vec::new(),
             interfaces: Vec::new(),
+            groups: Vec::new(),
             clamps: false,
             own: AddressSet::default(),
             broadcasts: AddressSet::default(),

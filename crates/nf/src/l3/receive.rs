@@ -13,6 +13,8 @@ use crate::world::World;
 
 /// ICMPv6 types of neighbour discovery: router solicitation to redirect (RFC 4861).
 const DISCOVERY: std::ops::RangeInclusive<u8> = 133..=137;
+/// ICMPv6 type of a multicast listener query (RFC 3810).
+const QUERY: u8 = 130;
 const ETHERNET_LEN: usize = 14;
 
 /// Which frames a port admits without a closer look: those whose first eight bytes, under a mask,
@@ -50,8 +52,8 @@ impl Gate {
 }
 
 impl L3 {
-    /// Answers what is addressed to the function itself: ARP, neighbour discovery, echo; drops what
-    /// is not addressed to this station. `None`: the packet is the network function's, to be
+    /// Answers what is addressed to the function itself: ARP, neighbour discovery, multicast listener queries,
+    /// echo; drops what is not addressed to this station. `None`: the packet is the network function's, to be
     /// forwarded or, where TCP, UDP or an ICMP error is addressed to one of our own addresses, to
     /// be translated first.
     #[inline]
@@ -149,7 +151,7 @@ impl L3 {
             let recirculated = self.interfaces.iter().flatten().any(|other| other.mac == dst);
             return if recirculated { None } else { refused };
         }
-        if packet.arp().is_some() || is_discovery(packet) {
+        if packet.arp().is_some() || is_discovery(packet) || is_query(packet) {
             return None;
         }
         let is_ip = packet.ipv4().is_some() || packet.ipv6().is_some();
@@ -176,6 +178,7 @@ impl L3 {
         if packet.ethernet().dst().is_multicast() {
             return Some(match packet.arp() {
                 Some(_) => self.resolve_arp(packet, cx),
+                None if is_query(packet) => self.answer_query(packet, cx),
                 None => self.resolve_discovery(packet, cx),
             });
         }
@@ -207,6 +210,9 @@ impl L3 {
         }
         if !own {
             return None;
+        }
+        if is_query(packet) {
+            return Some(self.answer_query(packet, cx));
         }
         let asks4 = packet.icmpv4().is_some_and(|icmp| icmp.kind() == 8);
         let asks6 = packet.icmpv6().is_some_and(|icmp| icmp.kind() == 128);
@@ -296,6 +302,10 @@ fn has_priority_only<M: Mode>(packet: &Packet<'_, M>) -> bool {
 
 fn is_discovery<M: Mode>(packet: &Packet<'_, M>) -> bool {
     packet.icmpv6().is_some_and(|icmp| DISCOVERY.contains(&icmp.kind()))
+}
+
+fn is_query<M: Mode>(packet: &Packet<'_, M>) -> bool {
+    packet.icmpv6().is_some_and(|icmp| icmp.kind() == QUERY)
 }
 
 /// Neighbour discovery that no router has forwarded (RFC 4861, 6.1 and 7.1).

@@ -10,6 +10,7 @@ use anabranch_packet::{MacAddr, Mode, Packet, Port};
 use crate::context::Context;
 use crate::l3::L3;
 use crate::l3::learned::{Question, Turn};
+use crate::l3::listen::solicited_node;
 use crate::l3::neighbours::{Evidence, Neighbour, Resolution};
 use crate::verdict::{Builtin, Drop, Verdict};
 use crate::world::World;
@@ -219,10 +220,4 @@ impl L3 {
         }
         cx.emit(neighbour.port, frame);
     }
-}
-
-/// The group that the host with `address` listens to (RFC 4291, 2.7.1).
-fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
-    const GROUP: u128 = 0xff02_0000_0000_0000_0000_0001_ff00_0000;
-    Ipv6Addr::from_bits(GROUP | (address.to_bits() & 0x00ff_ffff))
 }

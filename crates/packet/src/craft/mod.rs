@@ -6,11 +6,16 @@
 //! frames are not padded to Ethernet's least length.
 
 mod answer;
+mod listener;
 mod neighbour;
 mod transport;
 mod writer;
 
 pub use answer::{IcmpError, echo_reply, icmp_error};
+pub use listener::{
+    ListenerQuery, MOST_GROUPS, listener_asked, listener_query, listener_report,
+    listener_report_version_1,
+};
 pub use neighbour::{
     NeighbourMessage, arp_reply, arp_request, neighbour_advertisement, neighbour_message,
     neighbour_solicitation,

@@ -179,3 +179,54 @@ fn neighbours_in_fragments_are_ignored() {
     });
     assert_eq!(answer(&asked, |out, p| neighbour_advertisement(out, p, MAC, true)), None);
 }
+
+#[test]
+fn listeners_are_asked_and_report() {
+    let (mac, src) = (MacAddr::new(2, 0, 0, 0, 0, 1), "fe80::1".parse().unwrap());
+    let groups: Vec<Ipv6Addr> = (0..MOST_GROUPS as u16)
+        .map(|at| Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, at))
+        .collect();
+    for group in [None, groups.get(7).copied()] {
+        for is_version_1 in [false, true] {
+            let (mut asked, query) = (vec![0; 200], ListenerQuery { group, is_version_1 });
+            let len = listener_query(&mut asked, mac, src, query).unwrap();
+            asked.truncate(len);
+            let read = |asked: &mut [u8]| with_packet(asked, |packet| listener_asked(&packet));
+            assert_eq!(read(&mut asked), Some(query));
+            for (at, why) in
+                [(21, "from afar"), (22, "from elsewhere"), (56, "no alert"), (70, "damaged")]
+            {
+                let mut other = asked.clone();
+                other[at] ^= 2;
+                assert_eq!(read(&mut other), None, "{why}");
+            }
+        }
+    }
+    let mut report = vec![0; 1_400];
+    let len = listener_report(&mut report, mac, src, &groups).unwrap();
+    report.truncate(len);
+    assert!(len <= 14 + 1_280 && len + 20 > 14 + 1_280);
+    assert_eq!(listener_report(&mut [0; 1_400], mac, src, &[src; MOST_GROUPS + 1]), None);
+    with_packet(&mut report, |packet| {
+        assert!(verify(&packet).is_ok() && packet.layout().malformed().is_none());
+        assert_eq!(packet.ethernet().dst().to_string(), "33:33:00:00:00:16");
+        let ipv6 = packet.ipv6().unwrap();
+        assert_eq!((ipv6.dst().to_string().as_str(), ipv6.hop_limit()), ("ff02::16", 1));
+        assert_eq!(packet.bytes()[54..62], [58, 0, 5, 2, 0, 0, 1, 0], "router alert");
+        assert_eq!(packet.icmpv6().unwrap().kind(), 143);
+        let records = packet.payload().chunks_exact(20).zip(&groups);
+        assert!(records.clone().all(|(record, group)| record[4..] == group.octets()));
+        assert_eq!((records.len(), packet.payload()[0]), (MOST_GROUPS, 2));
+    });
+    let len = listener_report_version_1(&mut report, mac, src, groups[7]).unwrap();
+    report.truncate(len);
+    with_packet(&mut report, |packet| {
+        assert_eq!(verify(&packet).transport, Check::Valid);
+        assert_eq!(packet.ethernet().dst().to_string(), "33:33:ff:00:00:07");
+        assert_eq!(
+            (packet.ipv6().unwrap().dst(), packet.icmpv6().unwrap().kind()),
+            (groups[7], 131)
+        );
+        assert_eq!(packet.payload(), groups[7].octets());
+    });
+}

@@ -15,11 +15,13 @@ pub(super) struct Network {
     pub dst: IpAddr,
     pub hop_limit: u8,
     pub traffic_class: u8,
+    /// Options of IPv6 that have routers look at it, for multicast listener discovery (RFC 2711).
+    pub has_router_alert: bool,
 }
 
 impl Network {
     pub(super) fn new(src: IpAddr, dst: IpAddr) -> Self {
-        Self { src, dst, hop_limit: 64, traffic_class: 0 }
+        Self { src, dst, hop_limit: 64, traffic_class: 0, has_router_alert: false }
     }
 
     fn ethertype(&self) -> u16 {
@@ -155,13 +157,19 @@ impl<'o> Writer<'o> {
         protocol: u8,
         len: usize,
     ) -> Option<Sum> {
-        let payload_len = u16::try_from(len).ok()?;
+        let alert = [protocol, 0, 5, 2, 0, 0, 1, 0];
+        let (next, options) = match network.has_router_alert {
+            true => (protocol::HOP_BY_HOP, &alert[..]),
+            false => (protocol, &[][..]),
+        };
+        let payload_len = u16::try_from(options.len() + len).ok()?;
         let class = network.traffic_class;
         self.put(&[0x60 | class >> 4, class << 4, 0, 0])?;
         self.put_u16(payload_len)?;
-        self.put(&[protocol, network.hop_limit])?;
+        self.put(&[next, network.hop_limit])?;
         self.put(&src.octets())?;
         self.put(&dst.octets())?;
+        self.put(options)?;
         Some(Sum::new().ipv6(src, dst, protocol, len as u32))
     }
 

@@ -66,6 +66,7 @@ fn read_all<M: crate::Mode>(packet: &Packet<'_, M>) {
         packet.dst_port(),
         verify(packet),
         craft::neighbour_message(packet),
+        craft::listener_asked(packet),
     ));
 }
 

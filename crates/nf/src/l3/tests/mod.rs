@@ -3,6 +3,7 @@
 mod configuration;
 mod errors;
 mod forwarding;
+mod listening;
 mod neighbours;
 mod robustness;
 mod together;
