@@ -14,14 +14,15 @@ Exit codes:
    0  done
    2  the command line is wrong, or an output would overwrite an input
    3  a setting, configuration file, control command or edited plan is wrong
-   4  an input cannot be read, ends early or is not a capture; an interface cannot be opened
+   4  an input cannot be read, ends early or is not a capture; an interface cannot be opened;
+      there is no thread for a worker
    5  an input's link type is not supported
    6  an output cannot be written
    7  there is no such network function
    8  a network function cannot be analysed, planned as asked or measured, or there is no key
    9  many cores do not do what one core does (`verify`)
   70  a fault in Anabranch itself
- 130  a run over interfaces was interrupted twice";
+ 130  a run over interfaces was interrupted twice; `bench` was interrupted";
 
 /// Runs network functions, written once as sequential code, on one core or many.
 #[derive(Debug, Parser)]

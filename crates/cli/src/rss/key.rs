@@ -104,7 +104,7 @@ fn sample(input: &str, ports: usize) -> Result<Vec<SampleFrame>, Error> {
     let (port, file) = named.unwrap_or((0, input));
     if port >= ports {
         let there = match ports {
-            1 => "there is one port, p0".to_owned(),
+            1 => "there is 1 port, p0".to_owned(),
             ports => format!("there are {ports} ports, from p0 on"),
         };
         return Err(Error::Usage(format!("--in {input}: {there}")));
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn a_port_that_is_not_there_is_told_with_those_that_are() {
         let why = |ports| sample("p3=a.pcap", ports).map(drop).unwrap_err().to_string();
-        assert_eq!(why(1), "--in p3=a.pcap: there is one port, p0");
+        assert_eq!(why(1), "--in p3=a.pcap: there is 1 port, p0");
         assert_eq!(why(2), "--in p3=a.pcap: there are 2 ports, from p0 on");
     }
 }
