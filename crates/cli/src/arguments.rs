@@ -14,8 +14,7 @@ Exit codes:
    0  done
    2  the command line is wrong, or an output would overwrite an input
    3  a setting, configuration file, control command or edited plan is wrong
-   4  an input cannot be read, ends early or is not a capture; an interface cannot be opened;
-      there is no thread for a worker
+   4  an input cannot be read, ends early or is not a capture; no interface or thread can be had
    5  an input's link type is not supported
    6  an output cannot be written
    7  there is no such network function

@@ -115,9 +115,8 @@ fn next(state: State, flags: u8, from_inside: bool, shared: bool) -> State {
             }
         }
         Reset => Established,
-        Answered if from_inside && fin => Finished { inside: true },
+        Answered | Established if fin => Finished { inside: from_inside },
         Answered if from_inside && flags & SYN == 0 => Established,
-        Established if fin => Finished { inside: from_inside },
         Finished { inside } if fin && inside != from_inside => Closed,
         _ => state,
     }
