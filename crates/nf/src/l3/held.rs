@@ -13,8 +13,8 @@ const HOLD_NS: u64 = 3_000_000_000;
 const FREE: u32 = u32::MAX;
 
 /// A bounded store with the latest packet for each of some neighbours (RFC 1122, 2.3.2.2 asks for
-/// at least one each), as it will leave, and how it arrived. When all slots are taken, a new packet takes that of the one held longest. By default it
-/// has no slots.
+/// at least one each), as it will leave, and how it arrived. When all slots are taken, a new packet
+/// takes that of the one held longest. By default it has no slots.
 #[derive(Default)]
 pub(super) struct Held {
     slots: Vec<Slot>,
