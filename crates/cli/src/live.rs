@@ -18,7 +18,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use anabranch_io::live::LiveSpec;
@@ -32,7 +31,7 @@ use signal_hook::low_level;
 use crate::error::Error;
 use crate::progress::Progress;
 use crate::run::PortNames;
-use crate::signals::{INTERRUPTED, stop_signal};
+use crate::signals::{INTERRUPTED, beside, stop_signal};
 use endpoint::Endpoint;
 use mtu::Links;
 use speaker::{Said, Speaker, last_words};
@@ -203,8 +202,7 @@ fn end_what_does_not_begin(
             low_level::exit(INTERRUPTED);
         }
     };
-    let waits = Builder::new().spawn(wait);
-    waits.map(drop).map_err(|cause| Error::no_thread("signals", &cause))
+    beside(wait)
 }
 
 #[cfg(test)]

@@ -52,8 +52,16 @@ pub(crate) fn end_by_signal(what: &'static str) -> Result<(), Error> {
         last_words(format!("{what}: ended by a signal"));
         low_level::exit(INTERRUPTED);
     };
-    let begun = Builder::new().name("signals".to_owned()).spawn(wait);
-    begun.map(drop).map_err(|cause| Error::no_thread("signals", &cause))
+    beside(wait)
+}
+
+/// Has what waits for a signal done beside the command.
+///
+/// # Errors
+/// [`Error::Input`]: there is no thread for it.
+pub(crate) fn beside(wait: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+    let waits = Builder::new().name("signals".to_owned()).spawn(wait);
+    waits.map(drop).map_err(|cause| Error::no_thread("signals", &cause))
 }
 
 /// What there is, in the order in which it was made.

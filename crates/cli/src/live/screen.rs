@@ -3,7 +3,6 @@
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use anabranch_runtime::report::{RunReport, StoreReport};
@@ -18,7 +17,7 @@ use signal_hook::low_level;
 use super::LOOKING;
 use crate::error::Error;
 use crate::figures::{nanoseconds, percent, rate, ratio, seconds, thousands};
-use crate::signals::{INTERRUPTED, stop_signal};
+use crate::signals::{INTERRUPTED, beside, stop_signal};
 use crate::summary::headline;
 
 /// Shows what `report` returns, every so often, until a key is pressed or a first signal comes that ends it; the terminal
@@ -66,8 +65,7 @@ fn end_soon_after(stop: &Arc<AtomicBool>) -> Result<(), Error> {
         let _ = disable_raw_mode();
         low_level::exit(INTERRUPTED);
     };
-    let waits = Builder::new().spawn(wait);
-    waits.map(drop).map_err(|cause| Error::no_thread("signals", &cause))
+    beside(wait)
 }
 
 fn broken(cause: std::io::Error) -> Error {

@@ -52,7 +52,6 @@ pub struct CaptureWriter {
     /// As it was named, and what it is.
     file: PathBuf,
     place: PathBuf,
-    part: PathBuf,
     records: u64,
     finished: bool,
 }
@@ -79,16 +78,15 @@ impl CaptureWriter {
             return Err(WriteError::NotAFile { file });
         }
         let place = identity(&file);
-        let part = part_of(&place);
         let permissions = replaced.map(|metadata| metadata.permissions());
-        let out = match create_part(&part, permissions) {
+        let out = match create_part(&part_of(&place), permissions) {
             Ok(out) => BufWriter::with_capacity(BUFFER_LEN, out),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 return Err(WriteError::InUse { file });
             }
             Err(source) => return Err(WriteError::Create { file, source }),
         };
-        let mut writer = Self { out, format, file, place, part, records: 0, finished: false };
+        let mut writer = Self { out, format, file, place, records: 0, finished: false };
         let written = writer.write_header();
         written.map_err(|source| writer.failed(source))?;
         Ok(writer)
@@ -186,7 +184,8 @@ impl CaptureWriter {
     ///
     /// Fails when the last bytes cannot be written or the file cannot be renamed.
     pub fn finish(mut self) -> Result<u64, WriteError> {
-        let written = self.out.flush().and_then(|()| fs::rename(&self.part, &self.place));
+        let part = part_of(&self.place);
+        let written = self.out.flush().and_then(|()| fs::rename(part, &self.place));
         written.map_err(|source| self.failed(source))?;
         self.finished = true;
         Ok(self.records)
@@ -202,7 +201,7 @@ impl Drop for CaptureWriter {
     fn drop(&mut self) {
         if !self.finished {
             // Nothing can be done about a part that cannot be removed: it has no final name.
-            let _ = fs::remove_file(&self.part);
+            let _ = fs::remove_file(part_of(&self.place));
         }
     }
 }

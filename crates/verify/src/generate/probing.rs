@@ -112,15 +112,13 @@ impl Generator<'_> {
         let mut all: Vec<u32> = names.values().copied().collect();
         all.sort_unstable();
         if let (Some(last), true) = (last, self.is(50)) {
-            let edits = self.variation().into_iter().collect();
-            let varied = Template { origin: Origin::Again(*last), port: None, edits };
+            let varied = Template { edits: self.variation().into_iter().collect(), ..again(*last) };
             all = vec![self.push(Act::Packet(varied), steps)];
         }
         self.push(Act::Pause(whole / 2), steps);
         for _ in 0..1 + self.chance.below(3) {
             let Some(name) = self.pick(&all) else { break };
-            let again = Template { origin: Origin::Again(name), port: None, edits: Vec::new() };
-            self.push(Act::Packet(again), steps);
+            self.push(Act::Packet(again(name)), steps);
         }
         let rest = whole / 2 + 2_000_000 + self.chance.draw() % 30_000_000;
         self.push(Act::Pause(rest), steps);
@@ -130,17 +128,15 @@ impl Generator<'_> {
     /// with a change, its answer, anything.
     fn between(&mut self, probe: &Probe, names: &HashMap<u32, u32>, steps: &mut Vec<Step>) {
         let last = probe.sequence.last().and_then(|last| names.get(&last.name).copied());
-        let again = last.or_else(|| self.sent.last().copied());
-        let again_as_it_was =
-            |name| Template { origin: Origin::Again(name), port: None, edits: Vec::new() };
-        let act = match (self.chance.below(8), again) {
+        let known = last.or_else(|| self.sent.last().copied());
+        let act = match (self.chance.below(8), known) {
             (0, Some(name)) if !self.setup.known_payloads.is_empty() => {
-                return self.say_all(&again_as_it_was(name), steps);
+                return self.say_all(&again(name), steps);
             }
             (0 | 1, _) if !self.setup.commands.is_empty() => return self.commands(probe, steps),
             (0..=2, _) => Act::Pause(self.lifetime(probe)),
             (3 | 4, Some(name)) => {
-                let mut template = again_as_it_was(name);
+                let mut template = again(name);
                 self.change(&mut template);
                 Act::Packet(template)
             }
@@ -185,6 +181,11 @@ impl Generator<'_> {
         let set = || Some(self.pick(&self.setup.lifetimes_s)?.saturating_mul(1_000_000_000));
         given.or_else(set).map(|whole| whole.min(MOST_NS))
     }
+}
+
+/// The packet of this name, as it was.
+fn again(name: u32) -> Template {
+    Template { origin: Origin::Again(name), port: None, edits: Vec::new() }
 }
 
 /// The last steps of `sequence`, between the ends that the last packet of `probe` had.
