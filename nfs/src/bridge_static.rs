@@ -134,10 +134,14 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_the_run_does_not_have_is_a_reason() {
-        let settings = "stations=[{mac=\"02:00:00:00:00:0a\", port=9}]";
-        let mut bridge = Harness::<bridge_static::Function>::new(&[settings]);
-        assert_eq!(ports(&bridge.send(0, &ethernet(BOB, ANN))), [9], "the run says no-such-port");
+    fn a_port_that_the_run_does_not_have_is_refused() {
+        let settings = "stations=[{mac=\"02:00:00:00:00:0a\", port=3}, \
+                        {mac=\"02:00:00:00:00:0b\", port=4}]";
+        let refused = Harness::<bridge_static::Function>::try_new(&[settings]).err().unwrap();
+        assert_eq!(
+            refused,
+            "setting `stations`: element 1: setting `port`: there is no port 4: numbered from 0 they are p0, p1, p2, p3"
+        );
     }
 
     #[test]

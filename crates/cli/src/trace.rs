@@ -145,22 +145,30 @@ pub(crate) fn execute<F: NetworkFunction>(
         }
     });
     let Found { mut shown, events, .. } = found;
+    if traced.is_ok() && !shown.is_empty() {
+        number_paths::<F>(&mut shown, events, &setup, &progress);
+    }
     progress.finish();
     traced.map_err(cannot_begin(from.as_deref()))?;
     if let (Some(wanted), true) = (choice.packet, shown.is_empty()) {
         let there = counted(handled, "packet");
         return Err(Error::Usage(format!("--packet {wanted}: there are {there}, numbered from 0")));
     }
-    if !shown.is_empty() {
-        number_paths::<F>(&mut shown, events, &setup);
-    }
     Ok(shown)
 }
 
 /// Notes which call paths these packets took, one after the other, of which the function left these events. Without
-/// a solver that is not known.
-fn number_paths<F: NetworkFunction>(shown: &mut [Shown], events: Vec<Vec<Step>>, setup: &Setup) {
-    let Ok(paths) = find(F::NAME, &F::SOURCE, Budget::default()) else { return };
+/// a solver that is not known, and said.
+fn number_paths<F: NetworkFunction>(
+    shown: &mut [Shown],
+    events: Vec<Vec<Step>>,
+    setup: &Setup,
+    progress: &Progress,
+) {
+    let paths = match find(F::NAME, &F::SOURCE, Budget::default()) {
+        Ok(paths) => paths,
+        Err(why) => return progress.say(&format!("call paths are not numbered: {why}")),
+    };
     let mut coverage = Coverage::new::<F>(&paths);
     coverage.begin(setup);
     for (one, events) in shown.iter_mut().zip(events) {

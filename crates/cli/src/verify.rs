@@ -97,6 +97,10 @@ struct Shown {
 /// After the seeds, packets of theirs that are led to what none of them has reached, at most: one in so many.
 const REST_OF: usize = 2;
 
+/// What is said where the system has no solver.
+const UNSOLVED: &str = "there is no z3: call paths that no packet takes count too, and traffic is led to fewer of \
+                        the others (`apt-get install z3`)";
+
 /// Verifies a network function and prints what was found.
 ///
 /// # Errors
@@ -182,6 +186,9 @@ pub(crate) fn execute<N: NetworkFunction>(trial: Trial) -> Result<Verified, Erro
     }
     let Trial { settings, inputs, plan, workers, mut effort, paths, unreached, mut progress } =
         trial;
+    if paths.statistics.unsolved {
+        progress.say(UNSOLVED);
+    }
     let setup = Setup::exemplified::<N>(settings, example(N::NAME)).under(&plan, Some(&paths));
     let programs = captured(&inputs, &setup)?;
     let of_captures = programs.iter().map(Program::packets).sum();

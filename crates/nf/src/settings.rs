@@ -154,9 +154,12 @@ impl SettingType for bool {
     }
 }
 
+/// What numbers of ports are called.
+const PORT_NUMBER: &str = "port number";
+
 impl SettingType for Port {
     fn kind() -> String {
-        "port number".to_owned()
+        PORT_NUMBER.to_owned()
     }
     fn from_toml(value: &Value) -> Result<Self, String> {
         u8::from_toml(value).map(Self::new)
@@ -351,6 +354,33 @@ impl<'t> Fields<'t> {
         }
         SettingErrors(self.errors)
     }
+}
+
+/// What is wrong with numbers of ports in `table`, where there are ports of these names only: a line for each.
+pub fn ports_beyond(schema: &[Setting], table: &Table, names: &[String]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for setting in schema {
+        let Some(value) = table.get(setting.name) else { continue };
+        let (place, kind) = (format!("setting `{}`", setting.name), &setting.kind);
+        let elements = value.as_array().map(Vec::as_slice);
+        for (at, element) in elements.unwrap_or(std::slice::from_ref(value)).iter().enumerate() {
+            let which = elements.map(|_| format!("element {at}: ")).unwrap_or_default();
+            if kind.ends_with(PORT_NUMBER)
+                && let Some(number) = element.as_integer()
+                && number >= names.len() as i64
+            {
+                let all = names.join(", ");
+                wrong.push(format!(
+                    "{place}: {which}there is no port {number}: numbered from 0 they are {all}"
+                ));
+            }
+            if let Some(inner) = element.as_table() {
+                let inner = ports_beyond(&setting.fields, inner, names);
+                wrong.extend(inner.into_iter().map(|line| format!("{place}: {which}{line}")));
+            }
+        }
+    }
+    wrong
 }
 
 /// The candidate that `name` is probably a misspelling of.

@@ -7,7 +7,7 @@ pub(crate) mod storing;
 
 use anabranch_nf::l3::{Arrival, TABLES};
 use anabranch_nf::packet_set::{Ends, Entry, SetKey, SetKey4, SetKey6, SetShape, SetTable, Spot};
-use anabranch_nf::settings::Settings as _;
+use anabranch_nf::settings::{Settings as _, ports_beyond};
 use anabranch_nf::state::wheel::Tick;
 use anabranch_nf::state::{Scope, TableUse, Ward};
 use anabranch_nf::{
@@ -164,6 +164,16 @@ pub fn own_settings<N: NetworkFunction>(all: &toml::Table) -> Result<N::Settings
 }
 
 impl Making {
+    /// The settings of `N`, whose numbers of ports are of the run's.
+    pub(crate) fn own_settings<N: NetworkFunction>(&self) -> Result<N::Settings, BuildError> {
+        let settings = own_settings::<N>(&self.settings)?;
+        let wrong = ports_beyond(&N::Settings::schema(), &self.settings, &self.ports);
+        if self.ports.is_empty() || wrong.is_empty() {
+            return Ok(settings);
+        }
+        Err(BuildError(wrong.join("\n")))
+    }
+
     /// What makes the state objects.
     pub(crate) fn builder(&self) -> Builder {
         let routing = self.settings.clone().into_iter();
@@ -190,7 +200,7 @@ impl<N: NetworkFunction> Instance<N> {
     }
 
     fn build(making: &Making, post: Option<Post>) -> Result<Self, BuildError> {
-        let settings = own_settings::<N>(&making.settings)?;
+        let settings = making.own_settings::<N>()?;
         let mut builder = making.builder();
         let mut agenda = Agenda::new(making.seed);
         if post.is_some() {

@@ -38,7 +38,7 @@ use anabranch_txn::{Counts, Domain, MOST_ITEMS, Transaction, Worker};
 use crate::agenda::COLLECTION_NS;
 use crate::deployment::Deployment;
 use crate::finding::look_ahead;
-use crate::instance::{Making, Release, own_settings, set_shape};
+use crate::instance::{Making, Release, set_shape};
 use crate::lock::Commit;
 use crate::reassembly::{Assembles, Reassembly};
 use crate::schedule::Schedule;
@@ -134,7 +134,7 @@ impl<N: NetworkFunction> Members<N> {
     ) -> Result<Self, BuildError> {
         let domain = Arc::clone(sharing.transaction.domain());
         let (workers, ordered) = (domain.workers(), domain.is_ordered());
-        let settings = own_settings::<N>(&making.settings)?;
+        let settings = making.own_settings::<N>()?;
         let mut made = Vec::with_capacity(workers);
         for _ in 0..workers {
             let transaction = Arc::clone(&sharing.transaction);

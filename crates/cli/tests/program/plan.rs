@@ -67,6 +67,11 @@ fn without_a_solver_plans_are_made_and_say_so() {
         assert!(!plan["notes"].to_string().contains("z3"), "{}", plan["notes"]);
     }
     bench.run_alone("paths firewall").expect(8).says("apt-get install z3");
+    let few = "--packets 100 --seeds 1";
+    bench.run_alone(&format!("verify nop {few}")).expect(0).says("apt-get install z3");
+    let traced = "trace nop --in lan=gen:flows=1,packets=2 --count 1";
+    let traced = bench.run_alone(traced).expect(0).says("call paths are not numbered: ");
+    assert!(traced.says("apt-get install z3").out.contains("packet  (to line"));
 }
 
 #[test]
