@@ -46,10 +46,10 @@ pub mod lb {
         #[setting(default = [])]
         pub services6: List<Service6>,
         /// Backends at the start; `service` counts within `services`, from 0.
-        #[setting(default = [])]
+        #[setting(default = [], grows)]
         pub backends: List<Member>,
         /// Backends over IPv6; `service` counts within `services6`, from 0.
-        #[setting(default = [])]
+        #[setting(default = [], grows)]
         pub backends6: List<Member6>,
         /// How a new connection's backend is picked.
         #[setting(default = Method::Maglev)]

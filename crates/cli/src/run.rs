@@ -358,7 +358,9 @@ fn of_run(from: Option<&str>, error: RunError) -> Error {
         RunError::Live(_) | RunError::Exchange(_) | RunError::Threads(_) | RunError::Store(_) => {
             Error::Input(message)
         }
-        RunError::StoreOfParts(_) | RunError::StoreDivided { .. } => Error::Usage(message),
+        RunError::StoreOfParts(_) | RunError::StoreDivided { .. } | RunError::StoreMade { .. } => {
+            Error::Usage(message)
+        }
     }
 }
 

@@ -76,6 +76,9 @@ pub struct Setting {
     pub min: Option<Expr>,
     /// The largest value allowed.
     pub max: Option<Expr>,
+    /// Of a list that `init` reads: whether what is made of its elements stays as it is when more are put to its end,
+    /// and to the end of the list that grows before it where this one is empty.
+    pub grows: bool,
     /// Its help text.
     pub docs: String,
     /// Line in the author's file.

@@ -40,6 +40,7 @@ pub(crate) fn expand(module: &Module, made: Made) -> TokenStream {
             const SET: ::core::option::Option<&'static str> = <#solo>::SET;
             const OBJECTS: bool = <#solo>::OBJECTS;
             const ROUTES: bool = <#solo>::ROUTES;
+            const INITIAL: &'static [(&'static str, bool)] = <#solo>::INITIAL;
             const REWRITES: bool = <#solo>::REWRITES;
             const REENTERS: bool = <#solo>::REENTERS;
             const PERIOD_MS: u64 = <#solo>::PERIOD_MS;

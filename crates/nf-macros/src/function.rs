@@ -7,7 +7,7 @@ use quote::quote;
 use crate::rewrites::{reenters, rewrites};
 use crate::source::Source;
 use crate::state::Made;
-use crate::{commands, elsewhere, packet_set, state};
+use crate::{commands, elsewhere, initial, packet_set, state};
 
 /// The implementation for the Solo world.
 pub(crate) fn expand(module: &Module, source: &Source) -> TokenStream {
@@ -70,6 +70,10 @@ fn constants(module: &Module, source: &Source) -> TokenStream {
     let objects = has_objects(module);
     let routes = module.nf.fields.iter().any(|field| matches!(field.kind, StateKind::L3));
     let (rewrites, reenters) = (rewrites(module), reenters(module));
+    let initial = initial::settings(module).into_iter().map(|setting| {
+        let (name, grows) = (setting.ident.to_string(), setting.grows);
+        quote!((#name, #grows))
+    });
     let period = module.handlers.periodic.map_or(0, |periodic| periodic.every_ms);
     quote! {
         const NAME: &'static str = #name;
@@ -81,6 +85,7 @@ fn constants(module: &Module, source: &Source) -> TokenStream {
         const SET: ::core::option::Option<&'static str> = #set;
         const OBJECTS: bool = #objects;
         const ROUTES: bool = #routes;
+        const INITIAL: &'static [(&'static str, bool)] = &[#(#initial),*];
         const REWRITES: bool = #rewrites;
         const REENTERS: bool = #reenters;
         const PERIOD_MS: u64 = #period;

@@ -15,6 +15,7 @@ mod commands;
 mod elsewhere;
 mod function;
 mod indices;
+mod initial;
 mod lending;
 mod loops;
 mod module;

@@ -72,6 +72,9 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     const OBJECTS: bool;
     /// Whether it has an `L3` among its state objects, so that interfaces, routes and neighbours mean something.
     const ROUTES: bool = false;
+    /// Settings that `init` reads, and makes state of, and whether they are lists that may get more at their end while
+    /// a store keeps the state.
+    const INITIAL: &'static [(&'static str, bool)] = &[];
     /// Whether its handlers may rewrite packets.
     const REWRITES: bool = true;
     /// Whether its handlers may have packets enter again, by `Recirculate`.

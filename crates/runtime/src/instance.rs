@@ -119,12 +119,14 @@ struct Entrance {
     turn: u32,
     /// It has been sent after a value that its shard had lent.
     strayed: bool,
+    /// When it arrived, of one that others have handled before, and whose own time may be later.
+    arrived_ns: Option<u64>,
 }
 
 impl Entrance {
-    /// For the `turn`th time, in the shard that it has been steered to.
-    fn anew(turn: u32) -> Self {
-        Self { turn, strayed: false }
+    /// Once more, in the shard that it has been steered to.
+    fn anew(self) -> Self {
+        Self { turn: self.turn + 1, strayed: false, ..self }
     }
 }
 
@@ -364,7 +366,7 @@ impl<N: NetworkFunction> Instance<N> {
         let port = frame.meta().port;
         self.agenda.environment.set_arrival(Arrival::default());
         match self.steer_anew(frame, port) {
-            Some(owner) => release.hand_over(frame, owner, self.again(Entrance::default())),
+            Some(owner) => release.hand_over(frame, owner, self.again(frame, Entrance::default())),
             None => self.enter_from(frame, Entrance::default(), release),
         }
     }
@@ -381,7 +383,7 @@ impl<N: NetworkFunction> Instance<N> {
         if let (Verdict::Discard(_), Some(shard), false) =
             (verdict, self.agenda.environment.astray(), entered.strayed)
         {
-            return self.send_after(frame, shard, entered.turn, release);
+            return self.send_after(frame, shard, entered, release);
         }
         match leaving(frame, verdict, release) {
             Verdict::Forward(port) => release.forward(frame, port),
@@ -398,45 +400,50 @@ impl<N: NetworkFunction> Instance<N> {
         &mut self,
         frame: &mut Frame<'_>,
         shard: u16,
-        turn: u32,
+        entered: Entrance,
         release: &mut impl Release,
     ) {
         frame.meta_mut().steering_hash = shard.into();
-        if turn == 0 {
+        if entered.turn == 0 {
             // It may have been noted after it went astray, which is to be forgotten like all else.
             self.agenda.environment.set_arrival(Arrival::default());
         }
-        let entrance = Entrance { turn, strayed: true };
+        let entrance = Entrance { strayed: true, ..entered };
         match self.owner_beside(shard.into()) {
-            Some(owner) => release.hand_over(frame, owner, self.again(entrance)),
+            Some(owner) => release.hand_over(frame, owner, self.again(frame, entrance)),
             None => self.enter_from(frame, entrance, release),
         }
     }
 
     /// Goes on with a packet that another worker handed over, to re-enter or because what it asks for
-    /// is here. Time does not go back: it is handled no earlier than what was handled before.
+    /// is here. Time does not go back: it is handled no earlier than what was handled before; whoever gets it next, whose
+    /// time may be earlier, gets it as it arrived.
     pub fn accept(&mut self, frame: &mut Frame<'_>, again: Again, release: &mut impl Release) {
         let meta = frame.meta_mut();
         meta.arrival_ns = meta.arrival_ns.max(self.last.arrival_ns);
         self.last.arrival_ns = meta.arrival_ns;
         self.last.number = self.last.number.max(meta.number);
-        let Again { turn, arrival, strayed } = again;
+        let Again { turn, arrival, strayed, arrived_ns } = again;
         self.agenda.environment.set_arrival(arrival);
-        self.enter_from(frame, Entrance { turn, strayed }, release);
+        let entrance = Entrance { turn, strayed, arrived_ns: Some(arrived_ns) };
+        self.enter_from(frame, entrance, release);
     }
 
     /// Lets the packet re-enter on `port`, and again as long as the NF asks for it.
     #[inline(never)]
     fn enter_again(&mut self, frame: &mut Frame<'_>, port: Port, release: &mut impl Release) {
+        let entrance = Entrance::default().anew();
         match self.steer_anew(frame, port) {
-            Some(owner) => release.hand_over(frame, owner, self.again(Entrance::anew(1))),
-            None => self.enter_from(frame, Entrance::anew(1), release),
+            Some(owner) => release.hand_over(frame, owner, self.again(frame, entrance)),
+            None => self.enter_from(frame, entrance, release),
         }
     }
 
     /// What goes with the packet that was handled last, to enter elsewhere.
-    fn again(&self, Entrance { turn, strayed }: Entrance) -> Again {
-        Again { turn, arrival: *self.agenda.environment.arrival(), strayed }
+    fn again(&self, frame: &Frame<'_>, entrance: Entrance) -> Again {
+        let Entrance { turn, strayed, arrived_ns } = entrance;
+        let arrived_ns = arrived_ns.unwrap_or(frame.meta().arrival_ns);
+        Again { turn, arrival: *self.agenda.environment.arrival(), strayed, arrived_ns }
     }
 
     /// Goes on with a packet that has been steered and is at home here.
@@ -448,9 +455,9 @@ impl<N: NetworkFunction> Instance<N> {
                 Verdict::Recirculate(port) => port,
                 last => return self.leave(frame, last, entrance, release),
             };
-            entrance = Entrance::anew(turn + 1);
+            entrance = entrance.anew();
             if let Some(owner) = self.steer_anew(frame, port) {
-                return release.hand_over(frame, owner, self.again(entrance));
+                return release.hand_over(frame, owner, self.again(frame, entrance));
             }
         }
         release.discard(frame, Builtin::RecirculationLimit.into());

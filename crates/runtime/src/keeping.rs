@@ -10,21 +10,21 @@ use std::time::{Duration, Instant};
 use anabranch_nf::NetworkFunction;
 use anabranch_nf::state::journal::{COUNTED_BY_OTHERS, Layout};
 use anabranch_nf::state::timers::TIMERS;
-use anabranch_store::{
-    Bytes, Change, Content, Flusher, Key, Location, Place, Scope, Settings, Status,
-};
+use anabranch_store::{Change, Content, Flusher, Key, Location, Place, Scope, Settings, Status};
 
 use crate::cores::Cores;
 use crate::deployment::Deployment;
-use crate::instance::{Instance, Kept as Stored, Owner, Restored, Storing, counted};
+use crate::instance::{Instance, Kept as Stored, Making, Owner, Restored, Storing, counted};
 use crate::report::{LagReport, RestartReport, RunReport, StoreReport};
 use crate::run::{Arrangement, RunError, States};
-use crate::upgrade::{NEW, Saying, upgraded};
+use crate::upgrade::{Saying, upgraded};
+
+mod fits;
+
+use fits::{DIVISION, Fitting, made_with};
 
 /// How a division ends where only packet sets are divided.
 pub(crate) const SETS_ONLY: &str = ", packet sets only";
-/// Id of the value that says how state is divided among shards.
-const DIVISION: &str = ".division";
 /// Longest that the start and the end of a run wait for the store.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// What it means that no new flows are taken.
@@ -74,30 +74,37 @@ pub(crate) struct Kept {
 /// keeps the state, what it has is put in, and kept from then on; and where the run before had come to a later time,
 /// the clock goes on from there: what it has kept of times stays in the past.
 pub(crate) fn begin<N: NetworkFunction>(
-    keeping: Option<&Keeping>,
+    keeping: Option<(&Keeping, &Making)>,
     states: &mut States<N>,
     arrangement: &Arrangement,
     (now_ns, commands): (u64, &[(u64, N::Command)]),
     warnings: &mut Vec<String>,
 ) -> Result<Begun, RunError> {
-    let Some(keeping) = keeping else {
+    let Some((keeping, making)) = keeping else {
         states.start(now_ns, commands);
         return Ok(Begun { kept: None, ahead_ns: 0 });
     };
     let begin = || {
-        let opened = keeping.open(states, arrangement, warnings)?;
+        let fitting = Fitting {
+            instance: &keeping.instance,
+            division: arrangement.division(),
+            made: made_with::<N>(making),
+            layouts: layouts(states),
+        };
+        let opened = keeping.open(&fitting, states, arrangement, warnings)?;
         let ahead_ns = opened.flusher.clock_ns().saturating_sub(now_ns);
         states.start(now_ns.saturating_add(ahead_ns), commands);
-        let kept = Some(keeping.go_on(opened, states, arrangement, warnings)?);
+        let kept = Some(keeping.go_on(&fitting, opened, states, arrangement, warnings)?);
         Ok(Begun { kept, ahead_ns })
     };
     Cores::allowed().beside(arrangement.table.workers(), begin)
 }
 
 impl Keeping {
-    /// Takes over what the store has.
+    /// Takes over what the store has, unless this run could not go on with it: who writes it now keeps it then.
     fn open<N: NetworkFunction>(
         &self,
+        fitting: &Fitting<'_>,
         states: &States<N>,
         arrangement: &Arrangement,
         warnings: &mut Vec<String>,
@@ -108,8 +115,9 @@ impl Keeping {
             return Err(RunError::StoreOfParts(why));
         }
         let began = Instant::now();
-        let driver = self.location.open()?;
+        let mut driver = self.location.open()?;
         let store = driver.name().to_owned();
+        fitting.look_ahead::<N>(&mut *driver)?;
         warnings.extend(driver.remark().map(str::to_owned));
         let (flusher, state) = Flusher::open(driver, N::NAME, &self.instance, self.settings)?;
         Ok(Opened { flusher, store, state, began, read_ns: since(began) })
@@ -118,30 +126,27 @@ impl Keeping {
     /// Puts what the store has into the instances, and has it kept from then on.
     fn go_on<N: NetworkFunction>(
         &self,
+        fitting: &Fitting<'_>,
         Opened { flusher, store, state, began, read_ns }: Opened,
         states: &mut States<N>,
         arrangement: &Arrangement,
         warnings: &mut Vec<String>,
     ) -> Result<Kept, RunError> {
-        // What describes nothing binds nobody: of a run that ended before its first packet.
-        let describes = |key: &Key| key.id().starts_with('.') && !key.id().starts_with(NEW);
-        let (described, state) = match state.iter().all(|(key, _)| describes(key)) {
+        let (described, state) = match state.iter().all(|(key, _)| fits::describes(key)) {
             true => (state, Vec::new()),
             false => (Vec::new(), state),
         };
-        let division = arrangement.division();
-        self.check_division(&state, division.as_deref())?;
+        fitting.check::<N>(state.iter().map(|(key, content)| (key, Some(content))))?;
         let who = (N::NAME, &self.instance[..]);
-        let layouts = layouts(states);
         let mut said = Saying { say: self.say, at_end: warnings };
-        let state = upgraded(&flusher, who, &layouts, state, &mut said)?;
-        let state = known(&layouts, state, warnings);
+        let state = upgraded(&flusher, who, &fitting.layouts, state, &mut said)?;
+        let state = known(&fitting.layouts, state, warnings);
         let entries = restore(states, &state, arrangement.deployment(), warnings)?;
         let warm_ns = since(began);
         let mut feed = flusher.feed();
         described.iter().for_each(|(key, _)| feed.change(Change::delete(key)));
         feed.hand_over_surely();
-        let storing = |number| self.storing::<N>(&flusher, division.as_deref(), number);
+        let storing = |number| self.storing::<N>(&flusher, fitting, number);
         match states {
             States::Owned(instances) => {
                 for (number, instance) in (0..).zip(instances) {
@@ -165,63 +170,23 @@ impl Keeping {
     fn storing<N: NetworkFunction>(
         &self,
         flusher: &Flusher,
-        division: Option<&str>,
+        fitting: &Fitting<'_>,
         number: u16,
     ) -> Result<Storing, RunError> {
         let Settings { period_ns, refresh_ns, .. } = self.settings;
         let (nf, instance) = (N::NAME.to_owned(), self.instance.clone());
-        let owner = match division {
+        let owner = match fitting.division {
             None => Owner::Whole(Scope::new(&nf, &instance, Place::Core(0))?),
             Some(_) => Owner::Worker { nf, instance, number },
         };
         let mut storing = Storing::new(flusher.feed(), owner, period_ns, refresh_ns);
-        if let Some(division) = division {
-            storing.describe(DIVISION, division.to_owned());
+        if let Some(division) = &fitting.division {
+            storing.describe(DIVISION, division.clone());
+        }
+        for made in &fitting.made {
+            storing.describe(&made.id, made.text.clone());
         }
         Ok(storing)
-    }
-
-    /// What is stored must be divided as it is here: nothing says of a single entry in which shard it
-    /// would be by other keys.
-    fn check_division(&self, state: &[(Key, Content)], here: Option<&str>) -> Result<(), RunError> {
-        let stored = state.iter().find_map(|(key, content)| match content {
-            Content::Value(text) if key.id() == DIVISION => Some(text),
-            _ => None,
-        });
-        let in_shards = state.iter().any(|(key, _)| matches!(key.place(), Place::Shard(_)));
-        let is_same = stored.map(Vec::as_slice) == here.map(str::as_bytes);
-        if state.is_empty() || is_same && (stored.is_some() || !in_shards) {
-            return Ok(());
-        }
-        let whole = || "not divided among shards".to_owned();
-        let text = |text: &Bytes| format!("divided by {}", String::from_utf8_lossy(text));
-        let advice = match (stored, here) {
-            (Some(text), None) if text.ends_with(SETS_ONLY.as_bytes()) => {
-                "run with two workers or more by the plan, or begin anew as another --instance"
-            }
-            (None, Some(text)) if text.ends_with(SETS_ONLY) => {
-                "run with --workers 1, or with --strategy lock or transactional, or begin anew as \
-                 another --instance"
-            }
-            (Some(_), None) => {
-                "run with several workers by the plan, or give one the plan too, by --strategy \
-                 shared-nothing"
-            }
-            (Some(_), Some(_)) => {
-                "give the plan of then by --plan, or begin anew as another --instance"
-            }
-            (None, _) => {
-                "run with --workers 1, or with --strategy lock or transactional, or begin anew as \
-                 another --instance: one worker's state is in shards where it is told --strategy \
-                 shared-nothing, and any number goes on with it"
-            }
-        };
-        Err(RunError::StoreDivided {
-            instance: self.instance.clone(),
-            stored: stored.map_or_else(whole, text),
-            here: here.map_or_else(whole, |here| format!("divided by {here}")),
-            advice,
-        })
     }
 }
 

@@ -108,7 +108,8 @@ pub fn run<N: NetworkFunction>(
     let clock = LiveClock::start();
     let faults_before = elements::faults();
     let mut warnings = Vec::new();
-    let (keeping, beginning) = (options.store.as_ref(), (clock.origin_ns(), &commands[..]));
+    let keeping = options.store.as_ref().map(|keeping| (keeping, &options.making));
+    let beginning = (clock.origin_ns(), &commands[..]);
     let Begun { kept, ahead_ns } =
         begin(keeping, &mut states, &arrangement, beginning, &mut warnings)?;
     let clock = clock.ahead_by(ahead_ns);

@@ -41,6 +41,8 @@ pub struct Again {
     pub arrival: Arrival,
     /// It has been sent after a value that its shard had lent, and is not once more.
     pub strayed: bool,
+    /// When it arrived, nanoseconds since the Unix epoch: who hands it over may have handled it later.
+    pub arrived_ns: u64,
 }
 
 impl Parcel {
@@ -52,7 +54,8 @@ impl Parcel {
 
     /// Appends a packet, one that re-enters or one that nobody has handled.
     pub fn push(&mut self, frame: &Frame<'_>, again: Option<Again>) {
-        let (len, meta) = (frame.bytes().len(), *frame.meta());
+        let (len, mut meta) = (frame.bytes().len(), *frame.meta());
+        meta.arrival_ns = again.map_or(meta.arrival_ns, |again| again.arrived_ns);
         self.bytes.extend_from_slice(frame.bytes());
         self.packets.push(Handed { len, meta, re_enters: again.is_some() });
         self.again.extend(again);
@@ -131,6 +134,11 @@ impl Outbox {
         }
     }
 
+    /// Packets that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
     /// Whether nothing waits.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
@@ -184,7 +192,7 @@ mod tests {
                 let len = 60 + number as usize;
                 let meta = Meta { number, ..Meta::default() };
                 let arrival = Arrival::default();
-                let again = turn.map(|turn| Again { turn, arrival, strayed: false });
+                let again = turn.map(|turn| Again { turn, arrival, strayed: false, arrived_ns: 0 });
                 parcel.push(&Frame::new(&mut vec![number as u8; len], 0, len, 0, meta), again);
             }
             let mut opened = Vec::new();

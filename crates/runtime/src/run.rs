@@ -111,6 +111,21 @@ pub enum RunError {
         /// What to do.
         advice: &'static str,
     },
+    /// What the store has was made with other settings than this run's, or at other ports.
+    #[error(
+        "the state of `{instance}` in the store was made with {what} being {stored}, and here it is {here}: have it \
+         as it was, or begin anew as another --instance"
+    )]
+    StoreMade {
+        /// Name of the instance.
+        instance: String,
+        /// What is different.
+        what: String,
+        /// What it was.
+        stored: String,
+        /// What it is.
+        here: String,
+    },
     /// Workers cannot be given a way to wake each other.
     #[error("no more file descriptors for workers: {0}; `ulimit -n` raises their number")]
     Exchange(std::io::Error),
@@ -160,7 +175,8 @@ pub(crate) fn run_on<N: NetworkFunction>(
     let commands = read_commands::<N>(&options.commands)?;
     let faults_before = elements::faults();
     let mut warnings = Vec::new();
-    let (keeping, beginning) = (options.store.as_ref(), (origin, &commands[..]));
+    let keeping = options.store.as_ref().map(|keeping| (keeping, &options.making));
+    let beginning = (origin, &commands[..]);
     let Begun { kept, ahead_ns } =
         begin(keeping, &mut states, &arrangement, beginning, &mut warnings)?;
     let commanded = !options.commands.is_empty();

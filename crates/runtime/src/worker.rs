@@ -571,8 +571,10 @@ impl<N: NetworkFunction> Shift<'_, N> {
             None => state.handle(std::slice::from_mut(frame), &mut tally),
         });
         self.outbox.give_back(parcel);
-        let sent = self.hand_over(&chunk);
-        self.tell(Notice::Late(Late { chunk: chunk.first_number(), outputs, settled, sent }));
+        // Told before they are sent: once nothing is on its way any more, the chunk is complete.
+        let (chunk_number, sent) = (chunk.first_number(), self.outbox.waiting());
+        self.tell(Notice::Late(Late { chunk: chunk_number, outputs, settled, sent }));
+        self.hand_over(&chunk);
     }
 
     /// Brings the state to the time of the last packet of the run.

@@ -61,6 +61,21 @@ fn read_on(
     }
 }
 
+/// Keys under which an instance has something, marks apart.
+pub fn keys(
+    driver: &mut (impl Driver + ?Sized),
+    nf: &str,
+    instance: &str,
+) -> Result<Vec<Key>, Error> {
+    let mut keys = driver.keys(&prefix(nf, Some(instance))?)?;
+    keys.retain(is_no_mark);
+    Ok(keys)
+}
+
+fn is_no_mark(key: &Key) -> bool {
+    Mark::key(&key.scope()).is_ok_and(|mark| mark != *key)
+}
+
 /// Everything that an NF, or one instance of it, has in a store; marks apart.
 pub fn state(
     driver: &mut (impl Driver + ?Sized),
@@ -83,7 +98,7 @@ fn each_of(
     mut take: impl FnMut(&Key, Result<Option<Content>, Error>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut keys = driver.keys(prefix)?;
-    keys.retain(|key| Mark::key(&key.scope()).is_ok_and(|mark| mark != *key));
+    keys.retain(is_no_mark);
     // Not one after the other: there may be some in each of many scopes.
     let together = (page / (PAGE / TOGETHER)).max(1);
     for keys in keys.chunks(together as usize) {

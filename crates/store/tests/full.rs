@@ -133,3 +133,29 @@ fn a_checkpoint_without_room_is_given_up_and_made_after_as_much_log_again() {
     assert_eq!(names(&directory), ["checkpoint-00000001", "lock", "log-00000001"]);
     assert_a_restart_finds_all(store, &directory, durability);
 }
+
+/// A damaged log is kept before anything is cut off; what there is no room for leaves no part of itself behind.
+#[test]
+fn there_is_a_whole_copy_of_a_damaged_log_or_none() {
+    let durability = Durability { sync: Sync::Never, checkpoint_bytes: u64::MAX };
+    let Some(disk) = Disk::new() else { return };
+    let mut store = Memory::open(&disk.store(), durability).unwrap();
+    (0..100).for_each(|entry| insert(&mut store, entry).unwrap());
+    drop(store);
+    let log = disk.store().join("log-00000000");
+    let mut bytes = fs::read(&log).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&log, &bytes).unwrap();
+    disk.fill(3);
+    for _ in 0..2 {
+        let error = Memory::open(&disk.store(), durability).err().unwrap().to_string();
+        assert!(error.contains("make room on the disk"), "{error}");
+        let left = names(&disk.store());
+        assert!(left.iter().all(|name| !name.starts_with("damaged-")), "{left:?}");
+    }
+    assert!(fs::read(&log).unwrap() == bytes);
+    disk.make_room();
+    let store = Memory::open(&disk.store(), durability).unwrap();
+    assert!(store.remark().unwrap().contains("all of it is kept as"), "{:?}", store.remark());
+}

@@ -62,6 +62,7 @@ pub(super) fn setting(
         default: None,
         min: None,
         max: None,
+        grows: false,
     };
     if let Some(attr) = attributes::one(&field.attrs, "setting", errors) {
         let read = attr.parse_nested_meta(|meta| argument(&meta, &mut setting));
@@ -74,11 +75,20 @@ fn argument(meta: &syn::meta::ParseNestedMeta, setting: &mut Setting) -> syn::Re
     let integer = matches!(setting.kind, SettingType::Integer { .. });
     let name = meta.path.get_ident().map(ToString::to_string).unwrap_or_default();
     let bound = matches!(name.as_str(), "min" | "max");
+    if name == "grows" {
+        if !matches!(setting.kind, SettingType::List(..)) {
+            return Err(meta.error("`grows` is for lists: leave it away"));
+        }
+        setting.grows = true;
+        return Ok(());
+    }
     if bound && !integer {
         return Err(meta.error(format!("`{name}` is for integers: leave it away")));
     }
     if name != "default" && !bound {
-        return Err(meta.error("a setting has `default`, `min` and `max`: leave the rest away"));
+        return Err(meta.error(
+            "a setting has `default`, `min` and `max`, a list `grows`: leave the rest away",
+        ));
     }
     meta.input.parse::<Token![=]>()?;
     let value = match setting.kind.is_of_addresses() {

@@ -234,7 +234,8 @@ fn run_until<N: NetworkFunction>(
     let mut states = arrangement.states::<N>(&options.making).unwrap();
     let clock = LiveClock::start();
     let mut warnings = Vec::new();
-    let (keeping, beginning) = (options.store.as_ref(), (clock.origin_ns(), &[][..]));
+    let keeping = options.store.as_ref().map(|keeping| (keeping, &options.making));
+    let beginning = (clock.origin_ns(), &[][..]);
     let begun = begin(keeping, &mut states, &arrangement, beginning, &mut warnings);
     let Begun { kept, ahead_ns } = begun.unwrap();
     let clock = clock.ahead_by(ahead_ns);

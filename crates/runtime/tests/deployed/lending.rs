@@ -15,7 +15,7 @@ use anabranch_plan::{Options, Plan};
 use anabranch_rss::Nic;
 use anabranch_runtime::deployment::{Deployment, plan_of};
 use anabranch_runtime::instance::{Instance, Making, Release};
-use anabranch_runtime::mailbox::Again;
+use anabranch_runtime::mailbox::{Again, Parcel};
 
 const LAN: u8 = 0;
 const WAN: u8 = 1;
@@ -36,7 +36,7 @@ struct Workers {
 enum Became {
     Forwarded(Vec<u8>),
     Dropped(&'static str),
-    HandedOver(Vec<u8>, Meta, u16, Again),
+    HandedOver(Parcel, u16),
 }
 
 #[derive(Default)]
@@ -56,8 +56,9 @@ impl Release for Only {
     }
 
     fn hand_over(&mut self, frame: &Frame<'_>, worker: u16, again: Again) {
-        let meta = *frame.meta();
-        self.0 = Some(Became::HandedOver(frame.bytes().to_vec(), meta, worker, again));
+        let mut parcel = Parcel::default();
+        parcel.push(frame, Some(again));
+        self.0 = Some(Became::HandedOver(parcel, worker));
     }
 
     fn emit(&mut self, _: &Meta, _: Port, _: &[u8]) {
@@ -103,7 +104,7 @@ impl Workers {
         bytes.truncate(len);
         let port = Port::new(port);
         let shard = self.deployment.steering.shard(port, &bytes, len as u32);
-        let mut meta = Meta {
+        let meta = Meta {
             arrival_ns: self.now_ns,
             number: self.sent,
             steering_hash: shard,
@@ -112,21 +113,24 @@ impl Workers {
             ..Meta::default()
         };
         self.sent += 1;
-        let (mut worker, mut again, mut times) = (self.deployment.table.worker(shard), None, 0);
+        let (mut worker, mut times) = (self.deployment.table.worker(shard), 0);
+        let mut parcel = Parcel::default();
+        parcel.push(&Frame::new(&mut bytes, 0, len, 0, meta), None);
         loop {
-            let mut only = Only::default();
-            let len = bytes.len();
-            let mut frame = Frame::new(&mut bytes, 0, len, 0, meta);
+            let (mut only, now_ns) = (Only::default(), self.now_ns);
             let instance = &mut self.instances[usize::from(worker)];
-            match again {
-                Some(again) => instance.accept(&mut frame, again, &mut only),
-                None => drop(instance.handle(&mut [frame], &mut only)),
-            }
+            parcel.open(|frame, again| {
+                assert_eq!(frame.meta().arrival_ns, now_ns, "whoever had it before was ahead");
+                match again {
+                    Some(again) => instance.accept(frame, again, &mut only),
+                    None => drop(instance.handle(std::slice::from_mut(frame), &mut only)),
+                }
+            });
             match only.0.unwrap() {
                 Became::Forwarded(bytes) => return (Ok(bytes), times),
                 Became::Dropped(why) => return (Err(why), times),
-                Became::HandedOver(handed, of, to, how) => {
-                    (bytes, meta, worker, again) = (handed, of, to, Some(how));
+                Became::HandedOver(handed, to) => {
+                    (parcel, worker) = (handed, to);
                     times += 1;
                 }
             }
@@ -233,4 +237,23 @@ fn where_the_plan_says_so_nothing_is_lent() {
     let mut workers = Workers::new(&plan, 2);
     let refused = (0..PORTS).filter(|&number| workers.open(inside(number)).is_err()).count();
     assert!(refused > PORTS / 2, "{refused}");
+}
+
+/// Over captures workers are at different times. A packet that two hand over comes to the third as it arrived, however
+/// far the second is ahead, so that nothing of the third's ends before its time.
+#[test]
+fn who_is_ahead_takes_nobody_along() {
+    let mut workers = Workers::new(&plan(), 4);
+    let given: Vec<u16> = (0..PORTS).map(|n| workers.open(inside(n)).unwrap()).collect();
+    let mut handed_over_twice = 0;
+    for (ahead, &public) in given.iter().enumerate() {
+        // Less than a mapping lasts.
+        let later = Meta { arrival_ns: workers.now_ns + 100_000_000_000, ..Meta::default() };
+        workers.instances[ahead % 4].advance(&later, &mut Only::default());
+        let (left, times) = workers.send(LAN, inside(ahead), (PUBLIC, public));
+        assert_eq!(left.map(|left| ends(left)), Ok(((PUBLIC, public), inside(ahead))));
+        handed_over_twice += u32::from(times > 1);
+        workers.now_ns += 1;
+    }
+    assert!(handed_over_twice > 10, "{handed_over_twice}");
 }

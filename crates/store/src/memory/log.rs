@@ -405,9 +405,10 @@ fn keep(path: &Path, len: u64, damage: String) -> io::Result<String> {
         others += 1;
         copy.set_file_name(format!("damaged-{name}-{len}-{others}"));
     }
-    fs::copy(path, &copy)?;
-    // There before anything is cut off.
-    File::open(&copy)?.sync_all()?;
+    // There before anything is cut off. A part of it is no copy, and takes room.
+    fs::copy(path, &copy).and_then(|_| File::open(&copy)?.sync_all()).inspect_err(|_| {
+        let _ = fs::remove_file(&copy);
+    })?;
     path.parent().map_or(Ok(()), sync_directory)?;
     Ok(format!("{damage}, and all of it is kept as `{}`", copy.display()))
 }

@@ -2,6 +2,7 @@
 
 mod case;
 mod clock;
+mod fits;
 mod moving;
 mod shards;
 mod shared;

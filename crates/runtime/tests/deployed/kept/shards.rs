@@ -14,7 +14,7 @@ use anabranch_runtime::deployment::Deployment;
 use anabranch_runtime::instance::{Making, Release};
 use anabranch_runtime::mailbox::Again;
 use anabranch_runtime::run::{RunError, run};
-use anabranch_store::view;
+use anabranch_store::{Call, Kind, Operation, Place, Scope, view};
 
 use super::case::{Case, capture, planned};
 
@@ -205,6 +205,12 @@ fn state_that_is_divided_otherwise_is_refused() {
     case.plan = Some(other);
     let error = refused(&case, 2).to_string();
     assert!(error.contains("512 shards, keys ") && error.contains("--plan"), "{error}");
+    // What says how it is divided is lost.
+    let scope = Scope::new(firewall::Function::NAME, "a", Place::Core(0)).unwrap();
+    let division = scope.key(Kind::Value, ".division").unwrap();
+    case.location().open().unwrap().run(&[Call::new(&division, Operation::Delete)]).unwrap();
+    let error = refused(&case, 2).to_string();
+    assert!(error.contains("what said by what is lost") && error.contains("begin anew"), "{error}");
     // One worker's state in one scope.
     std::fs::remove_dir_all(case.folder.path().join("state")).unwrap();
     case.plan = None;

@@ -234,7 +234,7 @@ const THREE: &str = "services = [{address = '192.0.2.1', port = 53, protocol = '
                 {service = 0, address = '10.0.0.3', port = 53}]";
 
 /// Questions of clients to the service, each client's again and again.
-fn questions(clients: Range<u32>, rounds: u32) -> super::case::Sent {
+pub(super) fn questions(clients: Range<u32>, rounds: u32) -> super::case::Sent {
     let mut sent = Vec::new();
     let all = (0..rounds).flat_map(|_| clients.clone());
     for (number, client) in (0u64..).zip(all) {
