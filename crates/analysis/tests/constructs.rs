@@ -294,7 +294,7 @@ fn a_loop_of_look_ups_that_go_on_either_way_is_refused_soon_by_its_line() {
     let look_up = |turns: u32, found: &str| {
         let body = format!(
             "let Some(ip) = pkt.ipv4() else {{ return Flood }};\n\
-             let mut known = 0;\n\
+             let mut known = 0u32;\n\
              for host in 0..{turns} {{\n\
              if self.hosts.contains(&(u32::from(ip.src()) + host)) {{ {found} }}\n\
              }}\nif known > 3 {{ return Drop(Reason::Old) }}\nForward(WAN)"
@@ -645,4 +645,57 @@ fn an_operation_of_a_field_is_no_method_of_the_function() {
     let of = |name: &str| found.objects.iter().find(|object| object.name == name).unwrap();
     assert!(of("table").sites[0].handlers.iter().eq(["control"]), "{:?}", of("table").sites);
     assert!(of("seen").sites[0].handlers.iter().eq(["packet"]), "{:?}", of("seen").sites);
+}
+
+/// Natively an integer is of the type that is found for it, perhaps later, and wraps as that does.
+#[test]
+fn what_depends_on_a_type_that_nobody_has_written_is_refused() {
+    const AFTER: &str = "if n > 7 { return Drop(Reason::Old); }\nForward(WAN)";
+    for sum in [
+        "let most = 255;\nlet n = most + 1;",
+        "let n = (60 * 1_000_000_000) as u64;",
+        "let s = 33;\nlet n = (1 << s) as u64;",
+        "let n = (1 << 31) as u64;",
+        "let mut n = 1;\nfor i in 0..35 { n *= 2; }",
+        "let k = 0;\nlet n = k - 1;",
+        "let x = 0;\nlet n = !x;",
+        "let all = [200, 100];\nlet n = all[0] + all[1];",
+        "let x = 100;\nlet n = x.wrapping_add(100);",
+    ] {
+        let error = error(REASON, "", &format!("{sum}\n{AFTER}")).to_string();
+        assert!(error.contains("write it, as in `1u32`"), "{sum}: {error}");
+    }
+    for sum in [
+        "let most = 255u32;\nlet n = most + 1;",
+        "let n = 60 * 1_000_000_000u64;",
+        "let n: u64 = 60 * 1_000_000_000;",
+        "let n = 5_000_000_000 as u64;",
+        "let n = 1_000 + 24;",
+        "let n = -7 % 3;",
+    ] {
+        count(REASON, "", &format!("{sum}\n{AFTER}"));
+    }
+}
+
+/// Which alternative of a pattern is taken is the guard's to say.
+#[test]
+fn a_guard_is_asked_for_each_alternative() {
+    let body = |pattern: &str| {
+        format!(
+            "let Some(udp) = pkt.udp() else {{ return Flood }};\n\
+             match Some((udp.src(), udp.dst())) {{\n\
+             {pattern} if p == 53 => {{ if udp.src() != 53 {{ return Drop(Reason::Old); }} }}\n\
+             _ => {{}}\n}}\nForward(WAN)"
+        )
+    };
+    let found = explored(REASON, "", &body("Some((p, _)) | Some((_, p))")).to_text();
+    assert!(found.contains("Drop(old)"), "{found}");
+    let text = nf(REASON, "", &body("Some((p, _) | (_, p))"));
+    match paths(&source(&text)) {
+        Err(AnalysisError::At { line, message, .. }) => {
+            assert_eq!(line, line_of(&text, "if p == 53"));
+            assert!(message.contains("write an arm for each"), "{message}");
+        }
+        other => panic!("{other:?}"),
+    }
 }

@@ -356,7 +356,9 @@ fn of_steering(steered: &SteeredAllocation) -> Difference {
     let fields: Vec<&str> = fields.into_iter().collect();
     let pool = match steered.lends {
         true => {
-            "a shard whose share is used up takes indices of others, and hands over what brings them"
+            "a shard whose share is used up takes indices of others, and hands over what brings them \
+             (over captures, of which workers may be at different packets, what is answered may not be taken yet, and \
+             what has ended not be free yet)"
         }
         false => "a shard's pool is that share of all",
     };

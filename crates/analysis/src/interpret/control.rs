@@ -3,6 +3,7 @@
 use syn::spanned::Spanned;
 use syn::{Expr, Stmt};
 
+use super::pattern::Subject;
 use super::types::Type;
 use super::value::Value;
 use super::{Eval, Exit, Interpreter};
@@ -175,22 +176,75 @@ impl<'p> Interpreter<'p> {
     }
 
     /// The last arm needs no decision: a `match` is exhaustive.
-    fn arm_taken(
-        &mut self,
-        arm: &'p syn::Arm,
-        subject: &super::pattern::Subject,
-        last: bool,
-    ) -> Eval<bool> {
+    fn arm_taken(&mut self, arm: &'p syn::Arm, subject: &Subject, last: bool) -> Eval<bool> {
+        if let Some((_, guard)) = &arm.guard {
+            let both = self.matched_guarded(&arm.pat, subject, guard)?;
+            return self.decide(both);
+        }
         let matched = self.match_pattern(&arm.pat, subject)?;
-        let Some((_, guard)) = &arm.guard else {
-            if last {
-                self.implied(matched)?;
-                return Ok(true);
+        if last {
+            self.implied(matched)?;
+            return Ok(true);
+        }
+        self.decide(matched)
+    }
+
+    /// Whether a pattern matches whose guard holds.
+    fn matched_guarded(
+        &mut self,
+        pattern: &'p syn::Pat,
+        subject: &Subject,
+        guard: &'p Expr,
+    ) -> Eval<Term> {
+        if let Some(known) = self.guarded_one_by_one(pattern, subject, guard)? {
+            return Ok(self.terms.bool(known));
+        }
+        let matched = self.before_guard(pattern, subject, guard)?;
+        self.guarded_condition(true, matched, guard)
+    }
+
+    /// The same of alternatives that bind, and `None` of other patterns: the guard is asked after each that matches, and
+    /// where it does not hold the next is looked at.
+    fn guarded_one_by_one(
+        &mut self,
+        pattern: &'p syn::Pat,
+        subject: &Subject,
+        guard: &'p Expr,
+    ) -> Eval<Option<bool>> {
+        let syn::Pat::Or(alternatives) = unwrapped(pattern) else { return Ok(None) };
+        for alternative in &alternatives.cases {
+            let depth = self.frame().locals.len();
+            let matched = self.before_guard(alternative, subject, guard)?;
+            if self.terms.bool_of(matched) != Some(false) {
+                if self.frame().locals.len() == depth {
+                    return Ok(None);
+                }
+                let both = self.guarded_condition(true, matched, guard)?;
+                if self.decide(both)? {
+                    return Ok(Some(true));
+                }
             }
-            return self.decide(matched);
-        };
-        let both = self.guarded_condition(true, matched, guard)?;
-        self.decide(both)
+            self.frame().locals.truncate(depth);
+        }
+        Ok(Some(false))
+    }
+
+    /// The condition under which a pattern with this guard matches.
+    fn before_guard(
+        &mut self,
+        pattern: &'p syn::Pat,
+        subject: &Subject,
+        guard: &'p Expr,
+    ) -> Eval<Term> {
+        self.has_chosen = false;
+        let matched = self.match_pattern(pattern, subject)?;
+        if self.has_chosen {
+            self.at(guard.span());
+            return self.error(
+                "this guard is asked for each alternative inside the pattern: write an arm for each of them",
+            );
+        }
+        Ok(matched)
     }
 
     /// `expression?`.
@@ -236,13 +290,18 @@ impl<'p> Interpreter<'p> {
         matches: &'p anabranch_language::macros::Matches,
     ) -> Eval<Term> {
         let subject = self.subject(&matches.value)?;
-        self.scoped(|this| {
-            let matched = this.match_pattern(&matches.pattern, &subject)?;
-            match &matches.guard {
-                Some(guard) => this.guarded_condition(true, matched, guard),
-                None => Ok(matched),
-            }
+        self.scoped(|this| match &matches.guard {
+            Some(guard) => this.matched_guarded(&matches.pattern, &subject, guard),
+            None => this.match_pattern(&matches.pattern, &subject),
         })
+    }
+}
+
+/// The pattern inside brackets.
+fn unwrapped(pattern: &syn::Pat) -> &syn::Pat {
+    match pattern {
+        syn::Pat::Paren(inner) => unwrapped(&inner.pat),
+        other => other,
     }
 }
 

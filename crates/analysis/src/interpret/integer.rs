@@ -51,13 +51,14 @@ impl<'p> Interpreter<'p> {
     }
 
     fn literal_method(&mut self, name: &str, a: i128, b: i128) -> Eval {
-        Ok(Value::Literal(match name {
-            "min" => a.min(b),
-            "max" => a.max(b),
-            "wrapping_add" => a.wrapping_add(b),
-            "wrapping_mul" => a.wrapping_mul(b),
-            _ => return self.error("the type of this literal isn't known: write it, as in `1u32`"),
-        }))
+        let value = match name {
+            "min" => Some(a.min(b)),
+            "max" => Some(a.max(b)),
+            "wrapping_add" => a.checked_add(b),
+            "wrapping_mul" => a.checked_mul(b),
+            _ => None,
+        };
+        self.of_literals([a, b], value)
     }
 
     fn unary_method(&mut self, name: &str, scalar: Scalar, a: Term) -> Eval {

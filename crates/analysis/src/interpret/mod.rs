@@ -172,6 +172,8 @@ pub(crate) struct Interpreter<'p> {
     pub(crate) here: Here<'p>,
     /// Whether the expression is evaluated ahead of the condition that guards it.
     ahead: bool,
+    /// Whether a pattern has alternatives that bind, of which the first that matches is taken.
+    has_chosen: bool,
     /// How often each line has been asked for faults.
     pub(crate) faults: HashMap<u32, u32>,
     /// Computations in progress whose outcomes will be joined.
@@ -204,6 +206,7 @@ impl<'p> Interpreter<'p> {
             aliases: Vec::new(),
             here: Here::Line(0),
             ahead: false,
+            has_chosen: false,
             faults: HashMap::new(),
             layers: Vec::new(),
             purity: purity::Purity::default(),

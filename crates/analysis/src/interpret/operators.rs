@@ -19,7 +19,7 @@ impl<'p> Interpreter<'p> {
             (UnOp::Not(_), Value::Scalar(scalar, term)) if scalar.is_integer() => {
                 Ok(Value::Scalar(scalar, self.terms.complement(term)))
             }
-            (UnOp::Not(_), Value::Literal(number)) => Ok(Value::Literal(!number)),
+            (UnOp::Not(_), Value::Literal(number)) => self.of_literals([number; 2], Some(!number)),
             (UnOp::Neg(_), Value::Literal(number)) => Ok(Value::Literal(number.wrapping_neg())),
             (UnOp::Neg(_), Value::Scalar(scalar, term)) if scalar.is_integer() => {
                 Ok(Value::Scalar(scalar, self.terms.negate(term)))
@@ -38,11 +38,11 @@ impl<'p> Interpreter<'p> {
             _ if arithmetic_of(&binary.op).is_some() => return self.compound(binary),
             _ => {}
         }
-        let want = match is_comparison(&binary.op) {
+        let wanted = match is_comparison(&binary.op) {
             true => &Type::Unknown,
             false => want,
         };
-        let left = self.expression(&binary.left, want)?;
+        let left = self.expression(&binary.left, wanted)?;
         let left = self.settled(left)?;
         let want = match binary.op {
             BinOp::Shl(_) | BinOp::Shr(_) => Type::Unknown,
@@ -50,11 +50,13 @@ impl<'p> Interpreter<'p> {
         };
         let right = self.expression(&binary.right, &want)?;
         let right = self.settled(right)?;
-        let left = match binary.op {
-            BinOp::Shl(_) | BinOp::Shr(_) => left,
+        let (left, right) = match binary.op {
+            BinOp::Shl(_) | BinOp::Shr(_) => (self.met(&binary.left, left, wanted)?, right),
             _ => {
                 let of = self.type_of(&right);
-                self.met(&binary.left, left, &of)?
+                let left = self.met(&binary.left, left, &of)?;
+                // Of two integers an operator makes one of the same type.
+                (self.met(&binary.left, left, wanted)?, self.met(&binary.right, right, wanted)?)
             }
         };
         self.here = Here::Operator(&binary.op);
@@ -137,22 +139,37 @@ impl<'p> Interpreter<'p> {
     /// Arithmetic of literals that have not met a type: exact, and refused where the result
     /// depends on the type.
     fn literals(&mut self, operator: &BinOp, a: i128, b: i128) -> Eval {
-        let untyped = a < 0 || b < 0;
-        let shift = u32::try_from(b & 127).unwrap_or(0);
+        // The amount of a shift has a type of its own; of all of them 7 is the most that every one shifts by.
+        let shift = u32::try_from(b).ok().filter(|shift| *shift < 8);
         let value = match operator {
-            BinOp::Add(_) => a.wrapping_add(b),
-            BinOp::Sub(_) => a.wrapping_sub(b),
-            BinOp::Mul(_) => a.wrapping_mul(b),
-            BinOp::BitAnd(_) => a & b,
-            BinOp::BitOr(_) => a | b,
-            BinOp::BitXor(_) => a ^ b,
-            BinOp::Shl(_) if !untyped => a.wrapping_shl(shift),
-            BinOp::Shr(_) if !untyped => a.wrapping_shr(shift),
-            BinOp::Div(_) if !untyped => a.checked_div(b).unwrap_or(0),
-            BinOp::Rem(_) if !untyped => a.checked_rem(b).unwrap_or(0),
-            _ => return self.error("the type of this literal isn't known: write it, as in `1u32`"),
+            BinOp::Add(_) => a.checked_add(b),
+            BinOp::Sub(_) => a.checked_sub(b),
+            BinOp::Mul(_) => a.checked_mul(b),
+            BinOp::BitAnd(_) => Some(a & b),
+            BinOp::BitOr(_) => Some(a | b),
+            BinOp::BitXor(_) => Some(a ^ b),
+            BinOp::Shl(_) => shift.and_then(|shift| a.checked_mul(1 << shift)),
+            BinOp::Shr(_) => shift.map(|shift| a >> shift),
+            // By zero nothing comes to zero.
+            BinOp::Div(_) => Some(a.checked_div(b).unwrap_or(0)),
+            BinOp::Rem(_) => Some(a.checked_rem(b).unwrap_or(0)),
+            _ => None,
         };
-        Ok(Value::Literal(value))
+        let operands = match operator {
+            BinOp::Shl(_) | BinOp::Shr(_) => [a, a],
+            _ => [a, b],
+        };
+        self.of_literals(operands, value)
+    }
+
+    /// What literals come to, if it is the same in every type that they may be of.
+    pub(crate) fn of_literals(&mut self, operands: [i128; 2], value: Option<i128>) -> Eval {
+        match value {
+            Some(value) if is_alike(operands, value) => Ok(Value::Literal(value)),
+            _ => self.error(
+                "what this comes to depends on the type of its integers, and none is written: write it, as in `1u32`",
+            ),
+        }
     }
 
     /// Two integers brought to one type.
@@ -316,6 +333,19 @@ impl<'p> Interpreter<'p> {
         };
         self.terms.binary(operator, a, b)
     }
+}
+
+/// Whether each type of integers that holds the operands holds the value, so that no type makes it another one.
+fn is_alike(operands: [i128; 2], value: i128) -> bool {
+    let holds = |bits: u32, signed: bool, number: i128| {
+        let most = 1_i128 << (bits - u32::from(signed));
+        number < most && number >= if signed { -most } else { 0 }
+    };
+    let types = [8, 16, 32, 64].into_iter().flat_map(|bits| [(bits, false), (bits, true)]);
+    types.into_iter().all(|(bits, signed)| {
+        let fits = |number| holds(bits, signed, number);
+        fits(value) || !operands.into_iter().all(fits)
+    })
 }
 
 fn is_comparison(operator: &BinOp) -> bool {

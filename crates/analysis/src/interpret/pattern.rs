@@ -177,6 +177,7 @@ impl<'p> Interpreter<'p> {
                 any = self.terms.either(any, condition);
                 continue;
             }
+            self.has_chosen = true;
             if self.terms.bool_of(condition) != Some(false) && self.decide(condition)? {
                 return Ok(self.terms.bool(true));
             }

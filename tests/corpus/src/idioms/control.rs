@@ -227,4 +227,25 @@ pub mod control {
         }
         7
     }
+
+    pub fn idiom_171(a: u16, b: u32, c: u64) -> u64 {
+        match (a % 7, b as u16 % 7) {
+            (x, _) | (_, x) if x > 3 => 10 + u64::from(x),
+            (x, y) if x == 0 || y == 0 => 1,
+            _ => 2,
+        }
+    }
+
+    pub fn idiom_172(a: u16, b: u32, c: u64) -> u64 {
+        let ends = (a % 5, c as u16 % 5, b as u16 % 5);
+        u64::from(matches!(ends, (x, _, _) | (_, x, _) | (_, _, x) if x == 3))
+    }
+
+    pub fn idiom_173(a: u16, b: u32, c: u64) -> u64 {
+        match (a % 4, b) {
+            (0, n) | (1, n) if n % 2 == 0 => 5,
+            (1 | 2, n) if n % 3 == 0 => 6,
+            _ => 7,
+        }
+    }
 }

@@ -104,4 +104,17 @@ pub mod literals {
         let x: u64 = if a % 2 == 0 { 1 } else { 0 };
         x + (a / 3) as u64
     }
+
+    pub fn idiom_174(a: u16, b: u32, c: u64) -> u64 {
+        let n = 1_000;
+        let more = n + 24;
+        let shift = 3;
+        let mut count = 0;
+        for turn in 0..100 {
+            if turn % 7 == shift {
+                count += 1;
+            }
+        }
+        more as u64 + (60 << 1) as u64 + count as u64 + c
+    }
 }

@@ -83,7 +83,8 @@ macro_rules! over_packet {
 pub const IDIOMS: &[Idiom] = table! { plain:
     literals_nf:
         idiom_001 idiom_002 idiom_003 idiom_004 idiom_005 idiom_006 idiom_007 idiom_008 idiom_009
-        idiom_010 idiom_011 idiom_012 idiom_013 idiom_014 idiom_015 idiom_016 idiom_017 idiom_018;
+        idiom_010 idiom_011 idiom_012 idiom_013 idiom_014 idiom_015 idiom_016 idiom_017 idiom_018
+        idiom_174;
     numbers_nf:
         idiom_019 idiom_020 idiom_021 idiom_022 idiom_023 idiom_024 idiom_025 idiom_026 idiom_027
         idiom_028 idiom_029 idiom_030 idiom_031 idiom_032 idiom_033 idiom_034 idiom_035 idiom_036
@@ -91,7 +92,7 @@ pub const IDIOMS: &[Idiom] = table! { plain:
     control_nf:
         idiom_043 idiom_044 idiom_045 idiom_046 idiom_047 idiom_048 idiom_049 idiom_050 idiom_051
         idiom_052 idiom_053 idiom_054 idiom_055 idiom_056 idiom_057 idiom_058 idiom_059 idiom_060
-        idiom_061 idiom_062 idiom_063 idiom_064;
+        idiom_061 idiom_062 idiom_063 idiom_064 idiom_171 idiom_172 idiom_173;
     options_nf:
         idiom_065 idiom_066 idiom_067 idiom_068 idiom_069 idiom_070 idiom_071 idiom_072 idiom_073
         idiom_074 idiom_075 idiom_076 idiom_077 idiom_078 idiom_079;
