@@ -699,3 +699,14 @@ fn a_guard_is_asked_for_each_alternative() {
         other => panic!("{other:?}"),
     }
 }
+
+/// `||` and casts read as they were written.
+#[test]
+fn conditions_are_written_as_one_reads_them() {
+    let body = "let Some(ip) = pkt.ipv4() else { return Flood };\n\
+        let low = ip.total_len() as u8;\n\
+        if ip.ttl() != 3 && low.saturating_sub(ip.ttl()) < ip.ttl() { return Drop(Reason::Old); }\nForward(WAN)";
+    let found = explored(REASON, "", body).to_text();
+    let condition = "ipv4.ttl == 3 || (ipv4.total_len as u8).saturating_sub(ipv4.ttl) >= ipv4.ttl";
+    assert!(found.contains(condition), "{found}");
+}

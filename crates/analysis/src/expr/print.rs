@@ -138,14 +138,14 @@ impl Printer<'_> {
             Node::Bool(value) => value.to_string(),
             Node::Constant { value, .. } => self.words.constant(*value, kind),
             Node::Symbol(id) => self.symbol(*id),
-            Node::Not(inner) => self.negation(*inner),
+            Node::Not(inner) => self.negation(*inner, outer),
             Node::Binary(operator, a, b) => self.binary(*operator, *a, *b, outer),
             Node::Ite(condition, a, b) => self.choice(*condition, *a, *b, kind),
             Node::Concat(a, b) => self.concat(*a, *b),
             Node::Extract { high, low, of } => {
                 let of = self.term(*of, &Kind::Number, 10);
                 match (low, high) {
-                    (0, 7 | 15 | 31 | 63) => format!("{of} as u{}", high + 1),
+                    (0, 7 | 15 | 31 | 63) => enclose(format!("{of} as u{}", high + 1), outer > 9),
                     _ => format!("{of}[{high}:{low}]"),
                 }
             }
@@ -172,9 +172,12 @@ impl Printer<'_> {
         }
     }
 
-    fn negation(&mut self, inner: Term) -> String {
+    fn negation(&mut self, inner: Term, outer: u8) -> String {
         if let Some(text) = self.call(inner, &Kind::Number) {
             return format!("!{text}");
+        }
+        if let Some(one) = self.one_of(inner) {
+            return enclose(one.join(" || "), outer > 1);
         }
         match self.terms.node(inner) {
             Node::Symbol(id) => {
@@ -191,6 +194,44 @@ impl Printer<'_> {
             },
             _ => format!("!{}", self.term(inner, &Kind::Number, 10)),
         }
+    }
+
+    /// `!(!a && b < c)` is `a || b >= c` to whoever reads it: one of these, where nothing is negated then.
+    fn one_of(&mut self, all: Term) -> Option<Vec<String>> {
+        let mut conditions = vec![all];
+        let mut at = 0;
+        while let Some(&term) = conditions.get(at) {
+            match *self.terms.node(term) {
+                Node::Binary(Binary::Both, a, b) => drop(conditions.splice(at..=at, [a, b])),
+                _ => at += 1,
+            }
+        }
+        let is_negated = |term: &Term| matches!(self.terms.node(*term), Node::Not(_));
+        let is_plain = |term: &Term| is_negated(term) || self.opposite(*term).is_some();
+        if conditions.len() < 2
+            || !conditions.iter().any(is_negated)
+            || !conditions.iter().all(is_plain)
+        {
+            return None;
+        }
+        let denied =
+            conditions.into_iter().map(|term| match (self.terms.node(term), self.opposite(term)) {
+                (Node::Not(inner), _) => self.term(*inner, &Kind::Number, 1),
+                (_, Some((sign, a, b, signed))) => self.operands(sign, a, b, 3, signed),
+                _ => self.negation(term, 1),
+            });
+        Some(denied.collect())
+    }
+
+    /// The comparison that holds where this one does not.
+    fn opposite(&self, term: Term) -> Option<(&'static str, Term, Term, bool)> {
+        let Node::Binary(operator, a, b) = *self.terms.node(term) else { return None };
+        let sign = match sign(operator) {
+            "<" => ">=",
+            "<=" => ">",
+            _ => return None,
+        };
+        Some((sign, a, b, is_signed(operator)))
     }
 
     fn binary(&mut self, operator: Binary, a: Term, b: Term, outer: u8) -> String {

@@ -106,3 +106,11 @@ fn there_is_a_manual_page_for_each_subcommand() {
         assert!(bench.path(&format!("pages/anabranch-{nested}.1")).is_file(), "{nested}");
     }
 }
+
+#[test]
+fn the_page_on_call_paths_shows_what_is_printed() {
+    let page = std::fs::read_to_string(crate::checkout().join("docs/paths.md")).unwrap();
+    let shown = page.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let printed = Bench::new().run("paths bridge-static").expect(0).out;
+    assert!(printed.starts_with(shown), "docs/paths.md shows\n{shown}\nand printed is\n{printed}");
+}
