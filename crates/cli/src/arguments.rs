@@ -335,7 +335,7 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "FILE.html")]
     pub(crate) html: Option<PathBuf>,
     /// Instead of planning, check a plan that was edited.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "json", "html", "strategy"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "json", "html", "strategy", "nic", "seed"])]
     pub(crate) check: Option<PathBuf>,
 }
 

@@ -98,6 +98,8 @@ fn plans_are_files_that_are_checked() {
         bench.run("plan policer --check edited.toml").expect(3).says(why);
     }
     bench.run("plan nat --check plan.toml").expect(3);
+    // The file says what it is for.
+    bench.run("plan policer --check plan.toml --nic x710").expect(2).says("--nic");
     bench.run("plan policer --check none.toml").expect(3);
 }
 
