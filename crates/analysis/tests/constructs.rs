@@ -670,6 +670,7 @@ fn what_depends_on_a_type_that_nobody_has_written_is_refused() {
         "let n = 60 * 1_000_000_000u64;",
         "let n: u64 = 60 * 1_000_000_000;",
         "let n = 5_000_000_000 as u64;",
+        "let n = 1 << 32 | cx.now();",
         "let n = 1_000 + 24;",
         "let n = -7 % 3;",
     ] {

@@ -1,7 +1,7 @@
 //! Operators.
 
 use syn::spanned::Spanned;
-use syn::{BinOp, UnOp};
+use syn::{BinOp, Expr, UnOp};
 
 use super::place;
 use super::types::{Scalar, Type};
@@ -42,14 +42,24 @@ impl<'p> Interpreter<'p> {
             true => &Type::Unknown,
             false => want,
         };
-        let left = self.expression(&binary.left, wanted)?;
-        let left = self.settled(left)?;
-        let want = match binary.op {
-            BinOp::Shl(_) | BinOp::Shr(_) => Type::Unknown,
-            _ => self.type_of(&left),
+        let is_shift = matches!(binary.op, BinOp::Shl(_) | BinOp::Shr(_));
+        let (left, right) = match !is_shift && is_number(&binary.left) {
+            // It is of the type of what stands beside it.
+            true => {
+                let right = self.settled_value_as(&binary.right, wanted)?;
+                let want = match self.type_of(&right) {
+                    Type::Unknown => wanted.clone(),
+                    known => known,
+                };
+                (self.settled_value_as(&binary.left, &want)?, right)
+            }
+            false => {
+                let left = self.settled_value_as(&binary.left, wanted)?;
+                let want = if is_shift { Type::Unknown } else { self.type_of(&left) };
+                let right = self.settled_value_as(&binary.right, &want)?;
+                (left, right)
+            }
         };
-        let right = self.expression(&binary.right, &want)?;
-        let right = self.settled(right)?;
         let (left, right) = match binary.op {
             BinOp::Shl(_) | BinOp::Shr(_) => (self.met(&binary.left, left, wanted)?, right),
             _ => {
@@ -63,9 +73,14 @@ impl<'p> Interpreter<'p> {
         self.operate(&binary.op, left, right)
     }
 
+    fn settled_value_as(&mut self, expression: &'p Expr, want: &Type) -> Eval {
+        let value = self.expression(expression, want)?;
+        self.settled(value)
+    }
+
     /// `&&` and `||`. The right side joins the condition where evaluating it early cannot be
     /// noticed; otherwise the left side decides first.
-    fn connective(&mut self, both: bool, left: &'p syn::Expr, right: &'p syn::Expr) -> Eval {
+    fn connective(&mut self, both: bool, left: &'p Expr, right: &'p Expr) -> Eval {
         let first = self.condition(left)?;
         let term = self.guarded_condition(both, first, right)?;
         Ok(Value::Bool(term))
@@ -76,7 +91,7 @@ impl<'p> Interpreter<'p> {
         &mut self,
         both: bool,
         first: Term,
-        second: &'p syn::Expr,
+        second: &'p Expr,
     ) -> Eval<Term> {
         if self.terms.bool_of(first).is_none() && self.purity.touches(second, self.program) {
             return match self.decide(first)? == both {
@@ -332,6 +347,18 @@ impl<'p> Interpreter<'p> {
             (false, true) => Binary::LessEqualSigned,
         };
         self.terms.binary(operator, a, b)
+    }
+}
+
+/// Whether nothing but numbers stands in an expression.
+fn is_number(expression: &Expr) -> bool {
+    match expression {
+        Expr::Lit(literal) => matches!(literal.lit, syn::Lit::Int(_)),
+        Expr::Paren(inner) => is_number(&inner.expr),
+        Expr::Group(inner) => is_number(&inner.expr),
+        Expr::Unary(unary) => is_number(&unary.expr),
+        Expr::Binary(binary) => is_number(&binary.left) && is_number(&binary.right),
+        _ => false,
     }
 }
 
