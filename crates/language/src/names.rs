@@ -254,6 +254,10 @@ pub const INTEGER: &[Operation] = &[
     reads("clamp", 2),
 ];
 
+/// Methods of integers that panic for some operands: the macro writes others in their place, whatever
+/// they are called on, so that no method of a module has such a name.
+pub const MADE_TOTAL: &[&str] = &["pow", "clamp"];
+
 /// `Ipv4Addr`.
 pub const IPV4_ADDR: &[Operation] = &[
     reads("octets", 0),

@@ -8,6 +8,7 @@
 
 use anabranch_language::Module;
 use anabranch_language::macros;
+use anabranch_language::names::MADE_TOTAL;
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
@@ -74,7 +75,7 @@ impl VisitMut for Bodies<'_> {
         let total = match expr {
             Expr::Binary(binary) => total(binary),
             Expr::Unary(unary) => negation(unary),
-            Expr::MethodCall(call) => self.total_method(call),
+            Expr::MethodCall(call) => total_method(call),
             _ => None,
         };
         if let Some(total) = total {
@@ -126,18 +127,21 @@ impl Bodies<'_> {
             )
         }))
     }
+}
 
-    /// `pow` and `clamp` panic for some operands; these forms do not.
-    fn total_method(&self, call: &mut ExprMethodCall) -> Option<TokenStream> {
-        let own =
-            |name: &str| self.module.methods().any(|method| method.function.sig.ident == name);
-        if call.method == "pow" && !own("pow") {
+/// Methods of [`MADE_TOTAL`] panic for some operands; these forms do not.
+fn total_method(call: &mut ExprMethodCall) -> Option<TokenStream> {
+    let name = MADE_TOTAL.iter().find(|name| call.method == *name)?;
+    match (*name, call.args.len()) {
+        ("pow", _) => {
             call.method = Ident::new("wrapping_pow", call.method.span());
-        } else if call.method == "clamp" && !own("clamp") && call.args.len() == 2 {
-            let (receiver, low, high) = (&call.receiver, &call.args[0], &call.args[1]);
-            return Some(quote_spanned! {call.method.span()=> (#receiver).max(#low).min(#high)});
+            None
         }
-        None
+        ("clamp", 2) => {
+            let (receiver, low, high) = (&call.receiver, &call.args[0], &call.args[1]);
+            Some(quote_spanned! {call.method.span()=> (#receiver).max(#low).min(#high)})
+        }
+        _ => None,
     }
 }
 

@@ -120,6 +120,18 @@ const ITEMS: &[Case] = &[
         "a struct or an enum of this module",
     ),
     Case(Item, "struct Cell { a: u8 }", 0, "another name"),
+    Case(
+        Item,
+        "struct P { a: u8 }\nimpl P {\n fn clamp(self, low: u8, high: u8) -> u8 { self.a + low + high }\n}",
+        2,
+        "give the method another name",
+    ),
+    Case(
+        Item,
+        "impl Nf {\n fn pow(&self, exponent: u32) -> u32 { exponent }\n}",
+        1,
+        "give the method another name",
+    ),
     Case(Item, "const RATE: f64 = 0.5;", 0, "write a ratio as two integers"),
     Case(Item, "const NAME: &str = \"x\";", 0, "write a byte string"),
 ];

@@ -10,7 +10,9 @@ use super::types::Place;
 use super::{Checker, closed};
 use crate::declare::StateKind;
 use crate::module::type_name;
-use crate::names::{BOUNDS, INTEGERS, SIGNATURE_TYPES, STATE_OBJECTS, VALUE_TYPES, VALUES};
+use crate::names::{
+    BOUNDS, INTEGERS, MADE_TOTAL, SIGNATURE_TYPES, STATE_OBJECTS, VALUE_TYPES, VALUES,
+};
 
 /// Most type parameters of a plain type.
 const TYPE_PARAMETERS_MAX: usize = 2;
@@ -201,6 +203,7 @@ impl Checker<'_> {
             self.type_parameters(&block.generics, true);
             match item {
                 ImplItem::Fn(function) => {
+                    self.method_name(&function.sig);
                     self.function(&function.sig, &function.block, Some(block));
                 }
                 other => {
@@ -211,6 +214,15 @@ impl Checker<'_> {
         }
         self.generics.clear();
         self.self_type = None;
+    }
+
+    /// No method has the name of one of integers that the macro makes total.
+    fn method_name(&mut self, signature: &Signature) {
+        let name = signature.ident.to_string();
+        if signature.receiver().is_some() && MADE_TOTAL.contains(&name.as_str()) {
+            let what = format!("`{name}` is a method of integers, and of nothing else");
+            self.refuse(signature.ident.span(), what, "give the method another name");
+        }
     }
 
     fn function(&mut self, signature: &Signature, body: &syn::Block, block: Option<&ItemImpl>) {
