@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use anabranch_language::names;
+
 use crate::arguments::NewArguments;
 use crate::error::Error;
 use crate::file::print;
@@ -28,9 +30,8 @@ const TAKEN: [&str; 46] = [
 /// Names that `cargo` keeps for directories of its own.
 const DIRECTORIES: [&str; 4] = ["build", "deps", "examples", "incremental"];
 
-/// Types that the new crate has or uses beside the one that is called after it.
-const TYPES: [&str; 9] =
-    ["Context", "Drop", "Forward", "Function", "Packet", "Reason", "Settings", "Source", "Verdict"];
+/// Types of the new crate beside the one that is called after it.
+const TYPES: [&str; 3] = ["Reason", "Settings", "Source"];
 
 /// Writes the crate into a directory of its name.
 ///
@@ -77,7 +78,7 @@ fn check_name(name: &str) -> Result<(), Error> {
         "the word means something in Rust"
     } else if DIRECTORIES.contains(&name) {
         "cargo has a directory of that name"
-    } else if TYPES.contains(&camel(&module(name)).as_str()) {
+    } else if is_taken(&camel(&module(name))) {
         "its type would be called as another in it"
     } else if name.starts_with("anabranch") {
         "the name is Anabranch's own"
@@ -87,6 +88,11 @@ fn check_name(name: &str) -> Result<(), Error> {
         return Ok(());
     };
     Err(Error::Usage(format!("`{name}` cannot be the name of a crate: {fault}; try `my-nf`")))
+}
+
+/// Whether the type of the network function cannot be called so: another one is.
+fn is_taken(ty: &str) -> bool {
+    TYPES.contains(&ty) || names::is_taken(ty)
 }
 
 /// Name of the module and of its file.
@@ -181,6 +187,23 @@ mod tests {
             assert!(error.contains(reason), "{error}");
         }
         assert!(check_name("token-bucket").is_ok() && check_name("nat64").is_ok());
+    }
+
+    #[test]
+    fn no_name_is_that_of_another_type_or_value() {
+        let objects = names::STATE_OBJECTS.iter().map(|(object, _)| *object);
+        let others = [names::VALUE_TYPES, names::SIGNATURE_TYPES, names::VALUES, &TYPES].concat();
+        let taken: Vec<&str> = objects.chain(others).filter(|name| *name != "bool").collect();
+        assert!(
+            ["Counter", "L3", "Ipv4Addr", "Vector", "Ok", "Flood"]
+                .iter()
+                .all(|name| taken.contains(name))
+        );
+        for taken in taken {
+            let name = anabranch_language::kebab(taken);
+            let error = check_name(&name).expect_err(&name).to_string();
+            assert!(error.contains("called as another"), "{error}");
+        }
     }
 
     #[test]

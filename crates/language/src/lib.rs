@@ -8,7 +8,7 @@
 //!
 //! Both readers see the same [`Module`], so what compiles natively is what analysis explores. The
 //! language is described in `docs/nf-language.md`; [`names`] holds everything a module may name.
-//! Used by `anabranch-nf-macros` and `anabranch-analysis` only.
+//! Used by `anabranch-nf-macros` and `anabranch-analysis`; `anabranch new` asks it what no type is called.
 
 mod address;
 mod check;

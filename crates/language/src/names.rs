@@ -370,3 +370,15 @@ pub fn associated(of: &str) -> Option<&'static [&'static str]> {
     }
     ASSOCIATED.iter().find(|(name, _)| *name == of).map(|(_, names)| *names)
 }
+
+/// Whether a type or function of a module may not be called so: it is the prelude's, or one that the
+/// macro makes.
+pub fn is_taken(name: &str) -> bool {
+    INTEGERS.contains(&name)
+        || VALUE_TYPES.contains(&name)
+        || SIGNATURE_TYPES.contains(&name)
+        || VALUES.contains(&name)
+        || STATE_OBJECTS.iter().any(|(object, _)| *object == name)
+        || name.starts_with("__")
+        || name == "Function"
+}

@@ -10,9 +10,7 @@ use super::types::Place;
 use super::{Checker, closed};
 use crate::declare::StateKind;
 use crate::module::type_name;
-use crate::names::{
-    BOUNDS, INTEGERS, MADE_TOTAL, SIGNATURE_TYPES, STATE_OBJECTS, VALUE_TYPES, VALUES,
-};
+use crate::names::{self, BOUNDS, MADE_TOTAL};
 
 /// Most type parameters of a plain type.
 const TYPE_PARAMETERS_MAX: usize = 2;
@@ -55,7 +53,7 @@ impl Checker<'_> {
         let values = values.chain(module.fns.iter().map(|item| &item.sig.ident));
         for name in types.chain(values) {
             let text = name.to_string();
-            if is_prelude(&text) || text.starts_with("__") || text == "Function" {
+            if names::is_taken(&text) {
                 let what = format!("`{text}` has a meaning of its own");
                 self.refuse(name.span(), what, "give the item another name");
             }
@@ -337,12 +335,4 @@ impl Checker<'_> {
             }
         }
     }
-}
-
-fn is_prelude(name: &str) -> bool {
-    INTEGERS.contains(&name)
-        || VALUE_TYPES.contains(&name)
-        || SIGNATURE_TYPES.contains(&name)
-        || VALUES.contains(&name)
-        || STATE_OBJECTS.iter().any(|(object, _)| *object == name)
 }
