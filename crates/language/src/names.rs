@@ -322,6 +322,53 @@ pub const ASSOCIATED: &[(&str, &[&str])] = &[
 pub const BOUNDS: &[&str] =
     &["Copy", "PartialEq", "Eq", "PartialOrd", "Ord", "Value", "Key", "Fn", "FnMut"];
 
+/// The words of the reasons of `Builtin`, in its order: what `anabranch-nf` declares.
+pub const BUILTIN_REASONS: &[&str] = &[
+    "no-packet-set",
+    "packet-sets-full",
+    "recirculation-limit",
+    "no-such-port",
+    "answered",
+    "ttl-expired",
+    "no-route",
+    "neighbour-unresolved",
+    "packet-too-big",
+    "not-for-this-interface",
+    "not-forwardable",
+    "unsupported-protocol",
+    "ipv4-checksum",
+    "fragmented",
+    "transmit-full",
+    "link-down",
+    "mailbox-full",
+    "oversized",
+    "reassembled",
+    "incomplete-datagram",
+];
+
+/// The words for packets that are malformed, in the order of `anabranch-packet`.
+pub const MALFORMED_REASONS: &[&str] = &[
+    "ethernet-header-truncated",
+    "vlan-tag-truncated",
+    "vlan-tags-too-many",
+    "arp-truncated",
+    "ipv4-header-truncated",
+    "ipv4-version",
+    "ipv4-header-length",
+    "ipv4-total-length",
+    "ipv6-header-truncated",
+    "ipv6-version",
+    "ipv6-payload-length",
+    "ipv6-extension-truncated",
+    "ipv6-extensions-too-many",
+    "tcp-header-truncated",
+    "tcp-header-length",
+    "udp-header-truncated",
+    "udp-length",
+    "icmpv4-header-truncated",
+    "icmpv6-header-truncated",
+];
+
 /// Levels of `log!`.
 pub const LOG_LEVELS: &[&str] = &["error", "warn", "info", "debug"];
 

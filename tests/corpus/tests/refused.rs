@@ -1,6 +1,7 @@
 //! What the language refuses: each case must be refused at its line, with what to write instead.
 
 use anabranch_language::Module;
+use anabranch_nf::DropReason;
 
 /// One case: where the code stands, the code, the offset of the line refused, and words of the
 /// message that say what to write.
@@ -359,6 +360,16 @@ const MODULES: &[(&str, u32, &str)] = &[
         "reasons are counted by name",
     ),
     (
+        "#[network_function(ports(a))]\npub mod m {\n enum Reason {\n  Bad,\n  NoSuchPort }\n struct N { c: Counter }\n impl N { fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict { Flood } }\n}",
+        5,
+        "write `Drop(Builtin::NoSuchPort)`, or give the reason another name",
+    ),
+    (
+        "#[network_function(ports(a))]\npub mod m {\n enum Reason { TcpHeaderLength }\n struct N { c: Counter }\n impl N { fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict { Flood } }\n}",
+        3,
+        "give the reason another name",
+    ),
+    (
         "#[network_function(ports(a))]\npub mod m {\n enum Command { Add(u8) }\n struct N { c: Counter }\n}",
         3,
         "`Variant { name: type }`",
@@ -395,6 +406,13 @@ fn every_wrong_declaration_is_refused_with_what_to_write() {
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn the_reasons_that_every_function_has_are_known_to_the_language() {
+    use anabranch_language::names::{BUILTIN_REASONS, MALFORMED_REASONS};
+    let known = BUILTIN_REASONS.iter().chain(MALFORMED_REASONS).copied();
+    assert_eq!(known.collect::<Vec<_>>(), DropReason::words(&[]).collect::<Vec<_>>());
 }
 
 #[test]

@@ -30,6 +30,7 @@ impl Checker<'_> {
                 self.refuse(item.ident.span(), "an enum without variants", instead);
             }
         }
+        self.reasons();
         self.declarations();
         for item in &module.consts {
             self.constant(item);
@@ -57,6 +58,23 @@ impl Checker<'_> {
                 let what = format!("`{text}` has a meaning of its own");
                 self.refuse(name.span(), what, "give the item another name");
             }
+        }
+    }
+
+    /// No reason has a word that the runtime counts under.
+    fn reasons(&mut self) {
+        let module = self.module;
+        for reason in module.reasons.iter().flat_map(|reasons| &reasons.variants) {
+            let (name, text) = (&reason.ident, &reason.text);
+            let instead = if names::BUILTIN_REASONS.contains(&text.as_str()) {
+                format!("write `Drop(Builtin::{name})`, or give the reason another name")
+            } else if names::MALFORMED_REASONS.contains(&text.as_str()) {
+                "give the reason another name".to_owned()
+            } else {
+                continue;
+            };
+            let what = format!("every network function has a reason `{text}`");
+            self.refuse(name.span(), what, instead);
         }
     }
 
