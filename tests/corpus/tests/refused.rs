@@ -157,6 +157,13 @@ const BODIES: &[Case] = &[
     Case(Body, "let f = std::fs::File::open(\"x\");", 0, "settings for files"),
     Case(Body, "let m: Mutex<u32>;", 0, "nothing else is shared"),
     Case(Body, "let c = |a: u32| a + 1;", 0, "write a `fn`"),
+    Case(
+        Body,
+        "let z;\nloop {\n if x > 3 { z = 3; break; }\n z = x;\n break;\n}\nlet w = z + 1;",
+        2,
+        "write `let mut z = …` with a value, or `let z = loop { … break value; }`",
+    ),
+    Case(Body, "let (a, b);\nloop { (a, b) = (x, y); break; }", 1, "write `let mut b = …`"),
     Case(Body, "let r = 0..5;", 0, "write `matches!(x, a..=b)`"),
     Case(Body, "let p = &raw const x;", 0, "write a reference"),
     Case(Body, "let f = async { 1 };", 0, "write sequential code"),

@@ -22,6 +22,7 @@ impl Checker<'_> {
             Expr::Unary(unary) => self.expr(&unary.expr),
             Expr::Assign(assign) => {
                 self.assigned(&assign.left);
+                self.first_value(&assign.left);
                 self.both(&assign.left, &assign.right);
             }
             Expr::Cast(cast) => {
@@ -56,7 +57,11 @@ impl Checker<'_> {
                 self.block(&repeat.body);
                 self.scopes.close();
             }
-            Expr::Loop(repeat) => self.block(&repeat.body),
+            Expr::Loop(repeat) => {
+                self.scopes.enter_loop();
+                self.block(&repeat.body);
+                self.scopes.leave_loop();
+            }
             Expr::Break(exit) => exit.expr.iter().for_each(|value| self.expr(value)),
             Expr::Continue(_) => {}
             Expr::Return(exit) => exit.expr.iter().for_each(|value| self.expr(value)),

@@ -52,6 +52,25 @@ impl Checker<'_> {
         }
     }
 
+    /// Names that are given a value. None gets its first one in a `loop`: that may be broken off before.
+    pub(super) fn first_value(&mut self, place: &Expr) {
+        match place {
+            Expr::Paren(paren) => self.first_value(&paren.expr),
+            Expr::Tuple(tuple) => tuple.elems.iter().for_each(|element| self.first_value(element)),
+            Expr::Path(path) => {
+                let Some(name) = path.path.get_ident().map(ToString::to_string) else { return };
+                if self.scopes.first_in_loop(&name) {
+                    let instead = format!(
+                        "write `let mut {name} = …` with a value, or `let {name} = loop {{ … break value; }}`"
+                    );
+                    let what = format!("`{name}` gets its first value in a `loop`");
+                    self.refuse(path.span(), what, instead);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// The state object or settings that `self.field` is, in a method of the NF.
     fn state_field_of(&self, field: &ExprField) -> Option<StateKind> {
         self.object(field).map(|object| object.kind.clone())

@@ -37,7 +37,11 @@ impl Checker<'_> {
                 self.expr(diverge);
             }
         }
+        let before = self.scopes.count();
         self.pattern(&local.pat);
+        if local.init.is_none() {
+            self.scopes.wait(before);
+        }
     }
 
     pub(super) fn macro_call(&mut self, mac: &Macro) {
