@@ -71,8 +71,14 @@ impl Class {
         Self::ALL.into_iter().find(|class| class.name() == name)
     }
 
-    /// The fields of [`Field::HASHED`] that every packet of this class has in headers that are
-    /// looked at, in the order of Toeplitz inputs.
+    /// Whether every packet of this class has `field` in headers that are looked at.
+    pub fn has(self, field: Field) -> bool {
+        let tagged = matches!(self, Self::Ipv4Sctp | Self::Ipv6Sctp);
+        self.fields().contains(&field) || (tagged && field == Field::SctpTag)
+    }
+
+    /// The fields of [`Field::HASHED`] that it [has](Self::has) and that tell a flow, in the order of
+    /// Toeplitz inputs: not the verification tag of SCTP, which differs from one direction to the other.
     pub const fn fields(self) -> &'static [Field] {
         use Field as F;
         match self {

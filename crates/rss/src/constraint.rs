@@ -339,7 +339,7 @@ impl Case<'_> {
         }
     }
 
-    /// Adds a need for each pair of classes that have the fields.
+    /// Adds a need for each pair of classes that have the fields, as the NICs treat them.
     fn add_needs(
         &self,
         equalities: &[Equality],
@@ -354,7 +354,8 @@ impl Case<'_> {
         let classes = [Which::First, Which::Second].map(|which| {
             let fields = template.fields(which);
             let nic = nics[ports[which.index()]];
-            nic.classes().filter(|class| has(*class, &fields)).collect::<Vec<Class>>()
+            let classes = Class::ALL.into_iter().filter(|class| has(*class, &fields));
+            classes.map(|class| nic.seen_as(class)).collect::<Vec<Class>>()
         });
         for &first in &classes[0] {
             for &second in &classes[1] {
@@ -369,7 +370,7 @@ impl Case<'_> {
     }
 }
 
-/// Whether packets of `class` have all of `fields`, as far as a NIC can see.
+/// Whether packets of `class` have all of `fields`.
 fn has(class: Class, fields: &[Field]) -> bool {
-    fields.iter().all(|field| class.fields().contains(field))
+    fields.iter().all(|field| class.has(*field))
 }

@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-use anabranch_rss::{Bits, Class, Equality, Field, Need, Nic, Side, Which, needs_of, ports_of};
+use anabranch_rss::{
+    Bits, Cause, Class, Equality, Field, Impossible, Need, Nic, Problem, Side, Which, needs_of,
+    ports_of, solve,
+};
 
 fn nics(count: usize) -> Vec<&'static Nic> {
     vec![Nic::named("82599").unwrap(); count]
@@ -40,6 +43,40 @@ fn a_need_is_about_every_class_that_has_the_fields() {
     assert_eq!(found, expected);
     assert_eq!(needs("p0.dst = p0.dst").len(), 18);
     assert_eq!(needs("p0.ethernet.src = p0.ethernet.src").len(), 49);
+}
+
+#[test]
+fn the_tag_of_sctp_is_a_field_as_others() {
+    let nic = Nic::named("x710").unwrap();
+    let found = needs_of("p0.sctp.tag = p0.sctp.tag", &[nic]).unwrap();
+    let classes = [Class::Ipv4Sctp, Class::Ipv6Sctp];
+    let pairs = classes.map(|first| classes.map(|second| (first, second))).concat();
+    let same = || vec![Equality::same(Field::SctpTag)];
+    let expected =
+        pairs.into_iter().map(|(first, second)| Need::new(at(0, first), at(0, second), same()));
+    assert_eq!(found, expected.collect::<Vec<_>>());
+    for field in Field::HASHED {
+        let text = format!("p0.{field} = p0.{field}");
+        assert!(needs_of(&text, &[nic]).is_ok(), "{text}");
+    }
+}
+
+/// Packets that a NIC does not tell apart have the fields all the same.
+#[test]
+fn what_a_nic_does_not_look_for_is_not_hashed() {
+    let nic = Nic::named("cx6").unwrap();
+    let needs = needs_of("p0.sctp.src = p0.sctp.src", &[nic]).unwrap();
+    let sides = needs[0].sides.map(|side| side.class);
+    assert_eq!((needs.len(), sides), (4, [Class::Ipv4; 2]));
+    let problem = Problem { needs, ..Problem::new(&[nic]) };
+    let Err(Impossible::Unsteerable(classes)) = solve(&problem) else { panic!("a key") };
+    let found: Vec<_> = classes.iter().map(|class| (class.side.class, &class.cause)).collect();
+    let unhashed = Cause::Unhashed(vec![Field::SctpSrc]);
+    assert_eq!(found, [(Class::Ipv4, &unhashed), (Class::Ipv6, &unhashed)]);
+    // Together with what is hashed there is a key.
+    let text = "p0.ipv4.src = p0.ipv4.src && p0.sctp.src = p0.sctp.src";
+    let needs = needs_of(text, &[nic]).unwrap();
+    assert!(solve(&Problem { needs, ..Problem::new(&[nic]) }).is_ok());
 }
 
 #[test]

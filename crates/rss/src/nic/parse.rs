@@ -54,7 +54,7 @@ impl<'a> Parsed<'a> {
 
     /// Start and length in bytes.
     fn place(&self, field: Field) -> Option<(usize, usize)> {
-        if !self.class.fields().contains(&field) && field != Field::SctpTag {
+        if !self.class.has(field) {
             return None;
         }
         Some(match field {
@@ -66,10 +66,8 @@ impl<'a> Parsed<'a> {
             Field::Ipv6Dst => (self.network + 24, 16),
             Field::TcpSrc | Field::UdpSrc | Field::SctpSrc => (self.transport, 2),
             Field::TcpDst | Field::UdpDst | Field::SctpDst => (self.transport + 2, 2),
-            Field::SctpTag if matches!(self.class, Class::Ipv4Sctp | Class::Ipv6Sctp) => {
-                (self.transport + 4, 4)
-            }
-            Field::SctpTag | Field::Other(_) => return None,
+            Field::SctpTag => (self.transport + 4, 4),
+            Field::Other(_) => return None,
         })
     }
 }
