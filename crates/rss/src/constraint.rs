@@ -5,12 +5,14 @@ mod parser;
 
 use std::error::Error;
 use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
 use crate::class::Class;
 use crate::field::{Bits, Field};
 use crate::need::{Equality, Need, Side, Which};
 use crate::nic::Nic;
+use crate::solve::{contradict, low};
 
 /// Reads a constraint between packets and makes needs of it, one for each pair of classes that
 /// have the fields it names.
@@ -257,27 +259,62 @@ impl Case<'_> {
 
     /// The equalities in one variant.
     fn equalities(&self, variant: Variant) -> Result<Vec<Equality>, ConstraintError> {
-        let packets = self.packets();
-        let mut equalities = Vec::new();
-        for equation in &self.equations {
-            let (sum, constant) = self.sum(equation, variant)?;
-            let which = |(side, term, bits): &Summand| match &packets[..] {
-                [_] if *side == 1 => (Which::Second, *bits),
-                [_, second] if *second == term.packet => (Which::Second, *bits),
-                _ => (Which::First, *bits),
-            };
-            let terms: Vec<(Which, Bits)> = sum.iter().map(which).collect();
-            let of_one_side = equation.sides.iter().any(|side| side.terms.is_empty());
-            if packets.len() == 1 && of_one_side {
-                for which in [Which::First, Which::Second] {
-                    let terms = terms.iter().map(|(_, bits)| (which, *bits)).collect();
-                    equalities.push(Equality { terms, constant });
-                }
-            } else {
-                equalities.push(Equality { terms, constant });
+        let of = |equation| self.equalities_of(equation, variant);
+        let all = self.equations.iter().map(of).collect::<Result<Vec<_>, _>>()?;
+        let of_all =
+            |kept: &[usize]| kept.iter().flat_map(|at| all[*at].clone()).collect::<Vec<_>>();
+        let mut kept: Vec<usize> = (0..all.len()).collect();
+        if !contradict(&of_all(&kept)) {
+            return Ok(of_all(&kept));
+        }
+        for at in 0..all.len() {
+            let others: Vec<usize> = kept.iter().copied().filter(|other| *other != at).collect();
+            if contradict(&of_all(&others)) {
+                kept = others;
             }
         }
-        Ok(equalities)
+        Err(self.contradiction(&kept))
+    }
+
+    /// That the equations of these numbers hold between no two packets, and each is needed for that.
+    fn contradiction(&self, numbers: &[usize]) -> ConstraintError {
+        let spans: Vec<&Range<usize>> =
+            numbers.iter().map(|number| &self.equations[*number].span).collect();
+        let texts: Vec<&str> = spans.iter().map(|span| &self.text[(*span).clone()]).collect();
+        let message = match texts[..] {
+            [_] => "this holds between no two packets: leave it away".to_owned(),
+            _ => format!(
+                "`{}` never hold together: leave one of them away, or write `||` between them",
+                texts.join("`, `")
+            ),
+        };
+        let start = spans.first().map_or(0, |span| span.start);
+        self.error(&(start..spans.last().map_or(start, |span| span.end)), message)
+    }
+
+    /// What one equation says, in one variant.
+    fn equalities_of(
+        &self,
+        equation: &Equation,
+        variant: Variant,
+    ) -> Result<Vec<Equality>, ConstraintError> {
+        let packets = self.packets();
+        let (sum, constant) = self.sum(equation, variant)?;
+        let which = |(side, term, bits): &Summand| match &packets[..] {
+            [_] if *side == 1 => (Which::Second, *bits),
+            [_, second] if *second == term.packet => (Which::Second, *bits),
+            _ => (Which::First, *bits),
+        };
+        let terms: Vec<(Which, Bits)> = sum.iter().map(which).collect();
+        let of_one_side = equation.sides.iter().any(|side| side.terms.is_empty());
+        if packets.len() > 1 || !of_one_side {
+            return Ok(vec![Equality { terms, constant }]);
+        }
+        let both = [Which::First, Which::Second].map(|which| {
+            let terms = terms.iter().map(|(_, bits)| (which, *bits)).collect();
+            Equality { terms, constant }
+        });
+        Ok(both.to_vec())
     }
 
     /// The terms of an equation with the side they stand on, and the constants added up.
@@ -317,10 +354,17 @@ impl Case<'_> {
         Ok((sum, constant))
     }
 
-    /// The value that `len` bits are compared with: of an address, its first ones.
+    /// The value that `len` bits are compared with: of an address, its first ones; the others are zero.
     fn value(&self, constant: &Constant, len: u16) -> Result<u128, ConstraintError> {
         let Constant { value, bits, span } = constant;
         match *bits {
+            Some(bits) if bits >= len && value & low(bits - len) != 0 => {
+                let first = address(value & !low(bits - len), bits);
+                let message = format!(
+                    "this has bits set after the first {len}, which are compared: write `{first}`"
+                );
+                Err(self.error(span, message))
+            }
             Some(bits) if bits >= len => Ok(value >> (bits - len)),
             None if len == 128 || value >> len == 0 => Ok(*value),
             Some(bits) => {
@@ -367,6 +411,18 @@ impl Case<'_> {
                 }
             }
         }
+    }
+}
+
+/// An address of 32, 48 or 128 bits as it is written.
+fn address(value: u128, bits: u16) -> String {
+    match bits {
+        32 => Ipv4Addr::from_bits(value as u32).to_string(),
+        48 => {
+            let octets = value.to_be_bytes().map(|octet| format!("{octet:02x}"));
+            octets[10..].join(":")
+        }
+        _ => Ipv6Addr::from_bits(value).to_string(),
     }
 }
 

@@ -20,6 +20,8 @@ mod system;
 mod usable;
 mod verify;
 
+pub(crate) use pairs::{contradict, low};
+
 use crate::need::{PacketPair, Which};
 use crate::nic::HashInput;
 use crate::problem::Problem;

@@ -124,7 +124,24 @@ fn cases_ranges_constants_and_sums_are_read() {
     assert_eq!(either.len(), 2 * 4);
     let mac = "p0.ethernet.src = 02:00:00:00:00:01 && p0.ethernet.dst = p0.ethernet.dst";
     assert_eq!(of(mac)[0].constant, 0x0200_0000_0001);
-    assert_eq!(of("p0.ipv6.src/32 = 2001:db8::1")[0].constant, 0x2001_0db8);
+    assert_eq!(of("p0.ipv6.src/32 = 2001:db8::")[0].constant, 0x2001_0db8);
+}
+
+/// Constants of two packets, or of fields of their own, contradict nothing.
+#[test]
+fn what_can_hold_is_taken() {
+    for text in [
+        "p0.src = 10.0.0.1 && p0.dst = 10.0.0.2",
+        "p0.tcp.dst = 80 && p0\'.tcp.dst = 81",
+        "p0.src = 10.0.0.1 || p0.src = 10.0.0.2",
+        "p0.src/8 = 10.0.0.0 && p0.src[8..16] = 3",
+        "p0.src/8 = 10.0.0.0 && p0.src = 10.0.0.1",
+        "p0.src = 2001:db8::1",
+    ] {
+        assert!(!needs(text).is_empty(), "{text}");
+    }
+    let of_ipv6 = needs("p0.src = 2001:db8::1");
+    assert!(of_ipv6.iter().all(|need| need.fields(Which::First) == [Field::Ipv6Src]));
 }
 
 #[test]
@@ -161,6 +178,32 @@ fn errors_name_the_place_and_what_to_write() {
             "too large for the 16 bits it is compared with: write 0 to 65535",
         ),
         ("p0.ipv6.src = 10.0.0.1", "10.0.0.1", "has 32 bits, and is compared with 128"),
+        (
+            "p0.src/24 = 10.0.0.7",
+            "10.0.0.7",
+            "set after the first 24, which are compared: write `10.0.0.0`",
+        ),
+        ("p0.ipv6.src/32 = 2001:db8::1", "2001:db8::1", "write `2001:db8::`"),
+        (
+            "p0.ethernet.dst/24 = 02:00:00:00:00:01",
+            "02:00:00:00:00:01",
+            "write `02:00:00:00:00:00`",
+        ),
+        (
+            "p0.src = 10.0.0.1 && p0.dport = 80 && p0.src = 10.0.0.2",
+            "p0.src = 10.0.0.1 && p0.dport = 80 && p0.src = 10.0.0.2",
+            "`p0.src = 10.0.0.1`, `p0.src = 10.0.0.2` never hold together: leave one of them away, or write `||`",
+        ),
+        (
+            "p0.tcp.src = p1.tcp.dst && p0.tcp.src ^ p1.tcp.dst = 1 || p0.src = p1.src",
+            "p0.tcp.src = p1.tcp.dst && p0.tcp.src ^ p1.tcp.dst = 1",
+            "never hold together",
+        ),
+        (
+            "p0.tcp.dst = 80 && p0.tcp.src ^ p0.tcp.src = 5",
+            "p0.tcp.src ^ p0.tcp.src = 5",
+            "no two packets",
+        ),
         ("1 = 2", "1 = 2", "name a field"),
         ("p0.tcp.src = p0.udp.src && p0.tcp.dst = p0.tcp.dst", "", "one protocol"),
         ("p0.src = p1.src && p1.dst = p2.dst", "p1.dst = p2.dst", "two packets"),

@@ -64,10 +64,20 @@ impl Generators {
 /// The generators of `need`, over the bits of `fields` and those that the need names. A need whose
 /// equalities contradict each other speaks of no pair and has none.
 pub(crate) fn generators(need: &Need, fields: [&[Field]; 2]) -> Generators {
-    let cuts = Cuts::new(need, fields);
+    spanned(&need.equalities, fields).unwrap_or_default()
+}
+
+/// Whether the equalities hold between no two packets.
+pub(crate) fn contradict(equalities: &[Equality]) -> bool {
+    spanned(equalities, [&[], &[]]).is_none()
+}
+
+/// The generators of pairs between which all of `equalities` hold; `None`: they contradict each other.
+fn spanned(equalities: &[Equality], fields: [&[Field]; 2]) -> Option<Generators> {
+    let cuts = Cuts::new(equalities, fields);
     let mut ties = Ties::new(cuts.ranges());
     let mut linear = Vec::new();
-    for equality in &need.equalities {
+    for equality in equalities {
         for at in cuts.within(equality) {
             let constant = constant_bits(equality) >> at & 1 == 1;
             let range =
@@ -110,11 +120,11 @@ struct Cuts {
 }
 
 impl Cuts {
-    fn new(need: &Need, fields: [&[Field]; 2]) -> Self {
+    fn new(equalities: &[Equality], fields: [&[Field]; 2]) -> Self {
         let mut all = Vec::new();
         for which in [Which::First, Which::Second] {
             let start = all.len();
-            let named = need.equalities.iter().flat_map(|equality| &equality.terms);
+            let named = equalities.iter().flat_map(|equality| &equality.terms);
             let named = named.filter(|(of, _)| *of == which).map(|(_, bits)| bits.field);
             for field in fields[which.index()].iter().copied().chain(named) {
                 if !all[start..].iter().any(|(_, known, _)| *known == field) {
@@ -124,7 +134,7 @@ impl Cuts {
             all[start..].sort_unstable();
         }
         let mut cuts = Self { fields: all };
-        while cuts.cut_once(&need.equalities) {}
+        while cuts.cut_once(equalities) {}
         cuts
     }
 
@@ -241,8 +251,9 @@ impl Ties {
         self.opposite[low] = opposite;
     }
 
-    fn generators(mut self, linear: &[(Vec<usize>, bool)]) -> Generators {
-        let Some(sums) = self.eliminate(linear) else { return Generators::default() };
+    /// `None`: the equalities contradict each other.
+    fn generators(mut self, linear: &[(Vec<usize>, bool)]) -> Option<Generators> {
+        let sums = self.eliminate(linear)?;
         let mut members = Vec::with_capacity(self.parent.len());
         let one = self.one();
         for number in 0..one {
@@ -254,7 +265,7 @@ impl Ties {
             members.extend(sum.iter().filter(|root| **root != one).map(|root| (*root, range)));
             members.extend(constant.then_some((one, range)));
         }
-        Generators::new(members, one)
+        Some(Generators::new(members, one))
     }
 
     /// For each representative that the equations of more than two bits determine, the
