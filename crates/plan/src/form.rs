@@ -56,8 +56,9 @@ fn table(plan: &Plan, nic: &Nic) -> Formed {
     if nic.has_table_of(plan.index_bits) {
         return Ok(());
     }
-    let bits: Vec<String> =
-        nic.table_sizes.iter().map(|entries| entries.ilog2().to_string()).collect();
+    let of_device = nic.device_index_bits().map(|bits| format!("up to {}", bits.end()));
+    let bits = nic.table_sizes.iter().map(|entries| entries.ilog2().to_string());
+    let bits: Vec<String> = bits.chain(of_device).collect();
     unfit(format!(
         "index_bits is {}, and the tables of a NIC of model `{}` have {}",
         plan.index_bits,

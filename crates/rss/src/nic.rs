@@ -4,12 +4,16 @@ mod models;
 mod parse;
 
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use crate::class::Class;
 use crate::field::Field;
 
 pub use parse::Parsed;
+
+/// Bits that select an entry of the largest table which a device may name: virtio
+/// (`rss_max_indirection_table_length`) and gVNIC (`hash_lut_size`) do so in a number of 16 bits.
+const DEVICE_INDEX_BITS_MAX: u32 = 15;
 
 /// A model of a NIC: what it tells apart, which fields it hashes, how long its key and table are.
 ///
@@ -149,11 +153,16 @@ impl Nic {
         self.name == "software"
     }
 
-    /// Whether it has a table of 2^`index_bits` entries. Where the device itself says how large its table is,
-    /// [`Nic::table_sizes`] are the usual ones, and any size may be.
+    /// Whether it has a table of 2^`index_bits` entries.
     pub fn has_table_of(&self, index_bits: u32) -> bool {
-        self.table_is_of_device
+        self.device_index_bits().is_some_and(|bits| bits.contains(&index_bits))
             || self.table_sizes.iter().any(|entries| entries.ilog2() == index_bits)
+    }
+
+    /// Where the device itself says how large its table is, the index bits that it may have:
+    /// [`Nic::table_sizes`] are the usual ones.
+    pub fn device_index_bits(&self) -> Option<RangeInclusive<u32>> {
+        self.table_is_of_device.then_some(1..=DEVICE_INDEX_BITS_MAX)
     }
 
     /// Bits of the hash that select the entry of the largest table.

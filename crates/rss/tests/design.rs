@@ -53,6 +53,20 @@ fn firewall() -> Problem {
     needs.into_iter().fold(ports(2), Problem::need)
 }
 
+/// Where a device says how large its table is, it does so in 16 bits.
+#[test]
+fn no_table_is_larger_than_a_device_can_say() {
+    for (nic, has, lacks) in [
+        ("virtio", &[7, 1, 15][..], &[0, 16, 32, 40][..]),
+        ("gvnic", &[7, 9, 15], &[0, 16, 32]),
+        ("e810", &[6, 7, 9, 11], &[0, 8, 10, 12, 32]),
+    ] {
+        let nic = Nic::named(nic).unwrap();
+        assert!(has.iter().all(|bits| nic.has_table_of(*bits)), "{}", nic.name);
+        assert!(!lacks.iter().any(|bits| nic.has_table_of(*bits)), "{}", nic.name);
+    }
+}
+
 #[test]
 fn the_policer_has_one_key_with_32_bits_and_two_to_the_47_with_9() {
     let solution = solved(&policer(), 32, 1);

@@ -211,7 +211,7 @@ fn mistakes_are_named_where_they_are() {
     let bench = Bench::new();
     let key = |words: &[&str]| bench.run_words(&[&["rss", "key", "--nic", "cx5"], words].concat());
     key(&["--constraint", "p0.sorce = p0.dst"]).expect(2).says("column 4").says("   ^^^^^");
-    key(&["--constraint", FIREWALL, "--index-bits", "40"]).expect(2).says("write 1 to 32");
+    key(&["--constraint", FIREWALL, "--index-bits", "40"]).expect(2).says("no table of 2^40");
     key(&["--constraint", "p0.src = p0.src", "--in", "none.pcap"]).expect(4).says("none.pcap");
     key(&["--constraint", "p0.src = p0.src", "--in", "p1=a.pcap"]).expect(2).says("1 port");
     // Tables that the model does not have, and models of ports that there are not.
@@ -224,6 +224,8 @@ fn mistakes_are_named_where_they_are() {
     bench.run_words(&words).expect(2).says("no table of 2^8 entries: write 7 (128 entries)");
     let words = ["rss", "check", "--key", SYMMETRIC, "--nic", "virtio", "--index-bits", "8"];
     bench.run_words(&words).expect(0);
+    let words = ["rss", "key", "--nic", "virtio", "--index-bits", "32", "--constraint", FIREWALL];
+    bench.run_words(&words).expect(2).says("7 (128 entries) or what the device has, 15 at most");
     let words = ["rss", "key", "--nic", "cx9", "--constraint", FIREWALL];
     bench.run_words(&words).expect(2).says("did you mean `cx");
     let check = |key: &str| bench.run_words(&["rss", "check", "--key", key]);
