@@ -109,6 +109,8 @@ pub fn solve_most(problem: &Problem) -> Result<Partial, Malformed> {
 pub struct Partial {
     /// Keys under which everything else meets that must.
     pub solution: Solution,
+    /// Indices of the needs that are met, ascending.
+    pub met: Vec<usize>,
     /// The classes whose needs are not met, and why.
     pub left_out: Vec<Unsteerable>,
 }

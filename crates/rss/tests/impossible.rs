@@ -115,6 +115,10 @@ fn most_is_served_and_a_sample_says_what_most_is() {
     let sample = vec![SampleFrame { port: 0, bytes: frame }];
     // All IPv4 packets reach one entry then: they meet, and are left out all the same.
     assert_eq!(served(&Problem { sample, ..policer() }), (vec![], vec![TCP4]));
+    let met = |problem: &Problem| solve_most(problem).unwrap().met;
+    assert_eq!((met(&policer()), met(&policer().without(TCP6))), (vec![0], vec![0]));
+    // Where nothing can be served, no need is met.
+    assert_eq!(met(&problem("cx7", &[Need::new(TCP4, TCP4, vec![])])), [0; 0]);
     // Without the class that is in the way, there is a key.
     assert!(solve(&policer().without(TCP6)).is_ok());
 }

@@ -44,7 +44,8 @@ fn find(problem: &Problem, partial: bool) -> Result<Partial, Impossible> {
     if partial {
         return solve_most(problem).map_err(Impossible::Malformed);
     }
-    solve(problem).map(|solution| Partial { solution, left_out: Vec::new() })
+    let met = (0..problem.needs.len()).collect();
+    solve(problem).map(|solution| Partial { solution, met, left_out: Vec::new() })
 }
 
 fn refusal(problem: &Problem, impossible: &Impossible) -> Error {
@@ -52,7 +53,7 @@ fn refusal(problem: &Problem, impossible: &Impossible) -> Error {
         Impossible::Malformed(cause) => Error::Usage(cause.to_string()),
         Impossible::Unsteerable(left_out) => {
             let mut words = text::left_out(problem, left_out);
-            if left_out.len() < problem.needs.len() {
+            if solve_most(problem).is_ok_and(|most| !most.met.is_empty()) {
                 words += "`--partial` finds keys for the other classes";
             }
             Error::Analysis(format!("no key\n{}", words.trim_end()))

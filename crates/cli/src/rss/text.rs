@@ -26,17 +26,26 @@ pub(super) fn keys(problem: &Problem, found: &Partial, solve_us: f64) -> String 
     let bits = solution.index_bits;
     let entries = thousands(1 << bits);
     let _ = writeln!(text, "{bits} index bits, a table of {entries} entries.");
-    let _ = writeln!(
-        text,
-        "Chosen in {solve_us:.0} µs among 2^{} keys that meet {} needs; * marks what they are about.",
-        solution.dimension,
-        problem.needs.len()
-    );
+    text += &choice(problem, found, solve_us);
     if !found.left_out.is_empty() {
         text += "\nLeft out, to be steered in software:\n";
         text += &left_out(problem, &found.left_out);
     }
     text
+}
+
+/// How free the choice of keys was, and what they do.
+fn choice(problem: &Problem, found: &Partial, solve_us: f64) -> String {
+    let (met, all) = (found.met.len(), problem.needs.len());
+    let needs = match met {
+        0 => return format!("Chosen in {solve_us:.0} µs; none of {all} needs is met.\n"),
+        _ if met == all => format!("{all} needs"),
+        _ => format!("{met} of {all} needs"),
+    };
+    format!(
+        "Chosen in {solve_us:.0} µs among 2^{} keys that meet {needs}; * marks what they are about.\n",
+        found.solution.dimension
+    )
 }
 
 /// What each class is hashed by, and how well that spreads.

@@ -152,6 +152,20 @@ fn one_key_that_cannot_serve_both_families_serves_one() {
     assert_eq!(check("p0.ipv6.dst = p0.ipv6.dst"), 25);
 }
 
+#[test]
+fn a_part_is_promised_only_where_there_is_one() {
+    let bench = Bench::new();
+    let words =
+        ["rss", "key", "--nic", "software", "--constraint", "p0.ethernet.src = p0.ethernet.dst"];
+    let done = bench.run_words(&words).expect(8).says("no key");
+    assert!(!done.err.contains("--partial"), "{}", done.err);
+    let text = bench.run_words(&[&words[..], &["--partial"]].concat()).expect(0).out;
+    assert!(text.contains("none of 121 needs is met") && !text.contains("2^0"), "{text}");
+    let words = ["rss", "key", "--nic", "x710", "--partial", "--constraint", "p0.dst = p0.dst"];
+    let text = bench.run_words(&words).expect(0).out;
+    assert!(text.contains("keys that meet 25 of 50 needs"), "{text}");
+}
+
 /// Classes that hang together with one that cannot be served are named too: no key serves them either.
 #[test]
 fn what_is_left_out_with_others_is_named() {

@@ -54,7 +54,8 @@ pub(crate) fn serve_most(setting: &Setting) -> Partial {
         (served, left_out) = serve_one_by_one(setting, &groups);
     }
     let (solution, _) = choose(setting, &served.needs, &[], &setting.usable(&served.needs));
-    Partial { solution, left_out }
+    served.needs.sort_unstable();
+    Partial { solution, met: served.needs, left_out }
 }
 
 fn serve_one_by_one(setting: &Setting, groups: &[Group]) -> (Group, Vec<Unsteerable>) {
