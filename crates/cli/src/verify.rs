@@ -189,7 +189,8 @@ pub(crate) fn execute<N: NetworkFunction>(trial: Trial) -> Result<Verified, Erro
     if paths.statistics.unsolved {
         progress.say(UNSOLVED);
     }
-    let setup = Setup::exemplified::<N>(settings, example(N::NAME)).under(&plan, Some(&paths));
+    let setup = Setup::exemplified::<N>(settings, example(N::NAME));
+    let setup = setup.under::<N>(&plan, Some(&paths));
     let programs = captured(&inputs, &setup)?;
     let of_captures = programs.iter().map(Program::packets).sum();
     if let Some(more) = beside(effort.packets, of_captures) {

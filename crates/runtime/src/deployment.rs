@@ -260,6 +260,17 @@ pub fn why_not_sharded(plan: &Plan) -> Option<String> {
     None
 }
 
+/// The value under which a steered allocator gives out its index 0.
+///
+/// # Errors
+/// What of it is not known before the run.
+pub fn first_value<N: NetworkFunction>(
+    steered: &SteeredAllocation,
+    settings: &toml::Table,
+) -> Result<i128, String> {
+    evaluate(&steered.base, &|name| setting::<N>(name, settings))
+}
+
 fn homes_of<N: NetworkFunction>(
     steered: &SteeredAllocation,
     steering: &Steering,
@@ -269,7 +280,7 @@ fn homes_of<N: NetworkFunction>(
     let wrong = |why: String| Refusal(format!("`{}` cannot be steered: {why}", steered.object));
     let value_of = |name: &str| setting::<N>(name, settings);
     let modulus = evaluate(&steered.modulus, &value_of).map_err(wrong)?;
-    let base = evaluate(&steered.base, &value_of).map_err(wrong)?;
+    let base = first_value::<N>(steered, settings).map_err(wrong)?;
     if !(1..=LONGEST_PERIOD).contains(&modulus) || !(0..=LONGEST_PERIOD).contains(&base) {
         return Err(wrong(format!("{} is {modulus}, {base} is added", steered.modulus)));
     }

@@ -11,7 +11,7 @@ use anabranch_packet::fuzzing::{Seeds, samples};
 
 use crate::edit::Edit;
 use crate::guide::{Guide, Known, Lead};
-use crate::program::{Act, FIRST_ALLOCATED, Origin, Program, Step, Template};
+use crate::program::{Act, HIGH_PORTS, Origin, Program, Step, Template};
 use crate::setup::{Command, Setup};
 
 mod probing;
@@ -408,15 +408,17 @@ impl<'s> Generator<'s> {
         self.chance.below(self.setup.ports.len()) as u8
     }
 
-    /// Mostly one of few, never one that an allocator may give out.
+    /// Mostly one of few, never one that an allocator may give out, where it leaves any.
     fn transport_port(&mut self) -> u16 {
+        let first = self.setup.allocated.as_ref().map(|all| all.first.max(2));
+        let below = first.unwrap_or(HIGH_PORTS);
         if self.is(70) {
-            return 1 + self.chance.below(LOW_PORTS) as u16;
+            return 1 + self.chance.below(LOW_PORTS.min(usize::from(below) - 1)) as u16;
         }
-        if let Some(port) = self.pick(&self.setup.known_ports) {
-            return port;
+        match self.pick(&self.setup.known_ports) {
+            Some(port) if first.is_none_or(|first| port < first) => port,
+            _ => self.chance.below(below.into()) as u16,
         }
-        self.chance.below(FIRST_ALLOCATED.into()) as u16
     }
 
     fn host(&mut self, port: u8, ipv4: bool) -> IpAddr {

@@ -28,12 +28,14 @@ pub struct Allocated {
     pub port: u8,
     /// Addresses.
     pub addresses: Vec<IpAddr>,
+    /// Ports and identifiers from this on may have been given out: the first of allocators, 1,024 at most.
+    pub first: u16,
     /// Shards lend them one another: what comes to one may be overtaken on its way to the borrower.
     pub lends: bool,
 }
 
-/// The first port or identifier that allocators may give out.
-pub(crate) const FIRST_ALLOCATED: u16 = 1_024;
+/// Ports and identifiers that packets have of their own are below this.
+pub(crate) const HIGH_PORTS: u16 = 1_024;
 
 impl Allocated {
     /// Whether `arrival` goes to an endpoint that an allocator may have given out.
@@ -47,13 +49,16 @@ impl Allocated {
     fn is_chance(&self, arrival: &Arrival, is_literal: bool) -> bool {
         let ends = endpoints(&arrival.bytes);
         let [_, to, quoted @ ..] = &ends[..] else { return false };
-        let given = |end: &Placed| {
-            self.addresses.contains(&end.endpoint.address) && end.endpoint.port >= FIRST_ALLOCATED
-        };
-        match arrival.port == self.port {
-            true => is_literal && (given(to) || quoted.first().is_some_and(given)),
-            false => to.shares_port && self.addresses.contains(&to.endpoint.address),
-        }
+        let is_known = |end: &Placed| self.addresses.contains(&end.endpoint.address);
+        let given = |end: &Placed| is_known(end) && end.endpoint.port >= self.first;
+        let is_asked_for = is_literal && (given(to) || quoted.first().is_some_and(given));
+        let is_echo_from_within = arrival.port != self.port && to.shares_port && is_known(to);
+        is_asked_for || is_echo_from_within
+    }
+
+    /// Whether a packet may bring an allocated port, which is another one in another run.
+    fn may_be_in(&self, arrival: &Arrival) -> bool {
+        endpoints(&arrival.bytes).iter().any(|end| end.endpoint.port >= self.first)
     }
 }
 
@@ -64,11 +69,6 @@ pub struct Step {
     pub name: u32,
     /// What happens.
     pub act: Act,
-}
-
-/// Whether a packet may bring an allocated port, which is another one in another run.
-fn has_allocated(arrival: &Arrival) -> bool {
-    endpoints(&arrival.bytes).iter().any(|end| end.endpoint.port >= FIRST_ALLOCATED)
 }
 
 /// What happens in a step.
@@ -291,15 +291,16 @@ impl Program {
     pub(crate) fn arrival(&self, template: &Template, cause: Option<&Handled>) -> Option<Arrival> {
         let arrival = template.instantiate(cause)?;
         let is_literal = template.origin.cause().is_none();
-        let puts_in = |edit: &Edit| match edit {
-            Edit::Src(_) | Edit::Dst(_) | Edit::Protocol(_) | Edit::Kind(_) => true,
-            Edit::SrcPort(port) | Edit::DstPort(port) | Edit::Id(port) => *port >= FIRST_ALLOCATED,
-            _ => false,
-        };
-        let is_moved = !is_literal && template.edits.iter().any(puts_in);
-        let avoided = self.avoid.as_ref().is_some_and(|all| match is_moved {
-            true => all.is_chance(&arrival, true) || has_allocated(&arrival),
-            false => all.is_chance(&arrival, is_literal),
+        let avoided = self.avoid.as_ref().is_some_and(|all| {
+            let puts_in = |edit: &Edit| match edit {
+                Edit::Src(_) | Edit::Dst(_) | Edit::Protocol(_) | Edit::Kind(_) => true,
+                Edit::SrcPort(port) | Edit::DstPort(port) | Edit::Id(port) => *port >= all.first,
+                _ => false,
+            };
+            match !is_literal && template.edits.iter().any(puts_in) {
+                true => all.is_chance(&arrival, true) || all.may_be_in(&arrival),
+                false => all.is_chance(&arrival, is_literal),
+            }
         });
         (!avoided).then_some(arrival)
     }

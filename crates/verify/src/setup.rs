@@ -10,12 +10,13 @@ use anabranch_nf::NetworkFunction;
 use anabranch_nf::settings::{Command as _, Setting, Settings as _};
 use anabranch_packet::fuzzing::Seeds;
 use anabranch_plan::Plan;
+use anabranch_runtime::deployment::first_value;
 use anabranch_runtime::instance::Making;
 
 use crate::addresses::addresses;
 use crate::examples::conversations;
 use crate::generate::{HOSTS, ITSELF, LOW_PORTS, STATIONS, address, station};
-use crate::program::{Allocated, FIRST_ALLOCATED};
+use crate::program::{Allocated, HIGH_PORTS};
 
 /// A function's settings, and what can be read off them.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,7 +107,7 @@ impl Setup {
 
     /// As before, with what `plan` says of allocators, and the addresses that stand in the source.
     #[must_use]
-    pub fn under(mut self, plan: &Plan, paths: Option<&Paths>) -> Self {
+    pub fn under<N: NetworkFunction>(mut self, plan: &Plan, paths: Option<&Paths>) -> Self {
         let steered = plan.steered.first();
         let port = steered.and_then(|one| self.ports.iter().position(|name| *name == one.port));
         let in_source = paths.map(addresses).unwrap_or_default().into_iter();
@@ -116,8 +117,12 @@ impl Setup {
         let addresses = self.known_addresses.clone();
         self.routes = plan.objects.iter().any(|object| object.kind == "L3");
         let lends = steered.is_some_and(|one| one.lends);
-        self.allocated =
-            port.map(|port| Arc::new(Allocated { port: port as u8, addresses, lends }));
+        // Of what cannot be worked out no deployment is made.
+        let firsts = plan.steered.iter();
+        let firsts = firsts.filter_map(|one| first_value::<N>(one, &self.settings).ok());
+        let first = firsts.fold(HIGH_PORTS, |first, one| one.clamp(0, first.into()) as u16);
+        let allocated = |port| Arc::new(Allocated { port: port as u8, addresses, first, lends });
+        self.allocated = port.map(allocated);
         self
     }
 
@@ -396,9 +401,7 @@ fn read(value: &toml::Value, addresses: &mut Vec<IpAddr>, ports: &mut Vec<u16>) 
         toml::Value::String(text) => addresses.extend(text.parse::<IpAddr>()),
         toml::Value::Integer(number) => {
             ports.extend(
-                u16::try_from(*number)
-                    .into_iter()
-                    .filter(|port| (1..FIRST_ALLOCATED).contains(port)),
+                u16::try_from(*number).into_iter().filter(|port| (1..HIGH_PORTS).contains(port)),
             );
         }
         toml::Value::Array(all) => all.iter().for_each(|one| read(one, addresses, ports)),

@@ -252,7 +252,7 @@ impl Trial {
             Some(mutation) => mutation.of_plan(subject.plan),
             None => subject.plan.clone(),
         };
-        let setup = subject.setup.clone().under(subject.plan, subject.paths);
+        let setup = subject.setup.clone().under::<N>(subject.plan, subject.paths);
         let setup = setup.varied::<N>(seed, why_not_sharded(&plan).is_some());
         let mut parallel = Parallel::of_plan::<N>(&plan, &setup, subject.workers)?;
         parallel.shuffle(seed);

@@ -119,7 +119,7 @@ fn paths() -> Paths {
 #[test]
 fn addresses_that_nobody_sets_are_known() {
     let (paths, setup) = (paths(), Setup::new::<N>(toml::Table::new()));
-    let setup = setup.under(&planned(), Some(&paths));
+    let setup = setup.under::<N>(&planned(), Some(&paths));
     let known = ["198.51.100.7", "203.0.113.1"].map(|text| text.parse().unwrap());
     assert_eq!(setup.known_addresses, known);
     assert_eq!(setup.allocated.map(|allocated| allocated.addresses.clone()), Some(known.to_vec()));
