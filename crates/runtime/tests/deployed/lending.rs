@@ -251,7 +251,7 @@ fn who_is_ahead_takes_nobody_along() {
         let later = Meta { arrival_ns: workers.now_ns + 100_000_000_000, ..Meta::default() };
         workers.instances[ahead % 4].advance(&later, &mut Only::default());
         let (left, times) = workers.send(LAN, inside(ahead), (PUBLIC, public));
-        assert_eq!(left.map(|left| ends(left)), Ok(((PUBLIC, public), inside(ahead))));
+        assert_eq!(left.map(ends), Ok(((PUBLIC, public), inside(ahead))));
         handed_over_twice += u32::from(times > 1);
         workers.now_ns += 1;
     }

@@ -51,8 +51,7 @@ fn goes_on<N: NetworkFunction>(
     assert_eq!(differs, None, "of {} packets", sent.len());
     let mut store = case.location().look().unwrap();
     let state = view::state(&mut *store, N::NAME, Some("a")).unwrap();
-    let in_shards =
-        state.keys().filter(|key| matches!(key.place(), anabranch_store::Place::Shard(_)));
+    let in_shards = state.keys().filter(|key| matches!(key.place(), Place::Shard(_)));
     let stored: usize = in_shards.map(|key| state[key].len()).sum();
     assert!(stored > entries, "{stored} entries");
 }
