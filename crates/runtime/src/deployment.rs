@@ -164,8 +164,9 @@ impl Deployment {
             return Some(if *lends { all.min(capacity) / 2 } else { least });
         }
         let workers = self.table.workers() as u32;
-        let leased = workers * Commons::block(capacity, workers);
-        matches!(self.scopes.get(name)?, Scope::Leased(_)).then(|| capacity.saturating_sub(leased))
+        // Who leases some gives one of them out at once.
+        let unused = workers * (Commons::block(capacity, workers) - 1);
+        matches!(self.scopes.get(name)?, Scope::Leased(_)).then(|| capacity.saturating_sub(unused))
     }
 }
 

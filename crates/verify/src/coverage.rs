@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use anabranch_analysis::expr::{Kind, Node, SymbolId, Term, operands};
+use anabranch_analysis::expr::{Node, SymbolId, Term, operands};
 use anabranch_analysis::{Access, CallPath, Effect, Mode, Models, Opaque, Paths, Source, Verdict};
 use anabranch_nf::trace::{CALLS, Event};
 use anabranch_nf::{NetworkFunction, Source as Written, Verdict as Made, Word};
@@ -15,6 +15,7 @@ use crate::configured::Configured;
 use crate::endpoint::{endpoints, source_and_destination};
 use crate::field::{Parsed, Property};
 use crate::guide::{About, Changes, Guide, Known, Sent, is_editable, sequence};
+use crate::limits::is_full;
 use crate::pairs::{Pairs, asks_for_any};
 use crate::passage::{Passage, passages};
 use crate::program::{Act, Program};
@@ -218,7 +219,7 @@ impl<'p> Coverage<'p> {
         match self.asked_state(term) {
             _ if any(&|name| name.starts_with("random#")) => Missing::Packet,
             _ if any(&is_routing) => Missing::Routing,
-            Some(true) if self.is_full(term) => Missing::Full,
+            Some(true) if is_full(term, self.paths) => Missing::Full,
             Some(true) => Missing::History,
             _ if self.is_returned(term) => Missing::Opaque,
             Some(false) => Missing::Init,
@@ -233,22 +234,6 @@ impl<'p> Coverage<'p> {
         let terms = &self.paths.terms;
         let mut names = terms.unknowns(term).iter().map(|id| terms.symbol_of(*id).name.as_str());
         names.any(|name| self.paths.opaque.iter().any(|opaque| opaque == object_of(name)))
-    }
-
-    /// Whether `term` says that there is no room.
-    fn is_full(&self, term: Term) -> bool {
-        let terms = &self.paths.terms;
-        let (symbol, holds) = match terms.node(term) {
-            Node::Not(symbol) => (*symbol, false),
-            _ => (term, true),
-        };
-        match terms.node(symbol) {
-            Node::Symbol(id) => match terms.symbol_of(*id).kind {
-                Kind::Outcome(yes, no) => (if holds { yes } else { no }) == "full",
-                _ => false,
-            },
-            _ => false,
-        }
     }
 
     /// What has to hold for the paths not taken, and never did where all before it held: by the number of
@@ -424,7 +409,7 @@ impl<'p> Coverage<'p> {
                 Some(true) => {
                     stuck.push(((found.tree, *way), behind(*way)));
                     asked.push(*term);
-                    full.extend(self.is_full(*term).then_some((found.tree, *way)));
+                    full.extend(is_full(*term, self.paths).then_some((found.tree, *way)));
                 }
                 Some(false) => listed.push((found.tree, *way)),
                 None => {}

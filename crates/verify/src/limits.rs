@@ -1,11 +1,12 @@
 //! Packets that one core refuses where many may not, or many where one does not, as the plan lists: where each
 //! shard's worker counts for itself, or has a table of its own, of the size set; and where workers have one pool,
 //! of which one may find nothing while others have some. Where nobody asks whether a table has had room, nothing can
-//! be compared once one core's is full.
+//! be compared once one core's is full, nor where a function goes on without what a pool has not given it, once one
+//! of many may find none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anabranch_analysis::expr::{SymbolId, Term};
+use anabranch_analysis::expr::{Kind, Node, SymbolId, Term};
 use anabranch_analysis::{Access, CallPath, Mode, Paths, Verdict};
 use anabranch_nf::state::TableUse;
 use anabranch_plan::{Object, ObjectMode, Plan};
@@ -24,6 +25,9 @@ pub(crate) struct Limits {
     /// Tables of each worker's own in which entries are made where nobody asks whether there is room: once one core
     /// has none, it lacks what many have.
     pub(crate) unasked: BTreeSet<String>,
+    /// Once so much has been given out, one of many may find none in a pool that workers lease from, and go on without,
+    /// where one core finds one.
+    without: Option<u32>,
 }
 
 impl Limits {
@@ -42,6 +46,11 @@ impl Limits {
         };
         let accesses = paths.paths.iter().flat_map(|path| unasked(path, plan, paths));
         limits.unasked.extend(accesses.map(|access| access.object.clone()));
+        let pools = plan.objects.iter().filter(|object| {
+            let is_leased = object.kind == "Allocator" && object.mode == ObjectMode::Sharded;
+            is_leased && paths.paths.iter().any(|path| goes_without(object, path, plan, paths))
+        });
+        limits.without = pools.filter_map(given_out_before_none).min();
         for path in &paths.paths {
             let Verdict::Drop(reason) = &path.verdict else { continue };
             for (access, object) in has_last_word(path, plan, paths) {
@@ -59,7 +68,16 @@ impl Limits {
 
     /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.of_one.is_empty() && self.of_many.is_empty() && self.unasked.is_empty()
+        let refuses = !self.of_one.is_empty() || !self.of_many.is_empty();
+        !refuses && self.unasked.is_empty() && self.without.is_none()
+    }
+
+    /// The first step, by position, at whose end so much had been given out that one of many may find none, and go on
+    /// without.
+    pub(crate) fn goes_without(&self, many: &Course) -> Option<usize> {
+        let least = u64::from(self.without?);
+        let may = |at: &&usize| many.given_out.get(**at).is_some_and(|given| *given >= least);
+        many.order.iter().find(may).copied()
     }
 
     /// The steps whose packets one core refuses for such a reason, if the first step that differs is one of them and
@@ -137,6 +155,43 @@ fn unasked<'p>(
         let unknown = paths.terms.unknowns(outcome);
         !unknown.is_empty() && !unknown.iter().any(asks)
     })
+}
+
+/// Whether a path goes on without an index of this pool that it has asked for, or whether or not it got one. Where its
+/// packet is dropped for that, it leaves nothing.
+fn goes_without(pool: &Object, path: &CallPath, plan: &Plan, paths: &Paths) -> bool {
+    let is_dropped = |access: &Access| {
+        let is_last = |(last, _): &(&Access, &Object)| last.number == access.number;
+        matches!(path.verdict, Verdict::Drop(_))
+            && has_last_word(path, plan, paths).iter().any(is_last)
+    };
+    let mut asking = path.accesses.iter().filter(|access| {
+        access.object == pool.name && makes(&access.operation) && !is_dropped(access)
+    });
+    asking.any(|access| {
+        let Some(outcome) = access.outcome else { return false };
+        let unknown = paths.terms.unknowns(outcome);
+        let is_asked = |term: &Term| {
+            let asks = |id: &SymbolId| unknown.contains(id);
+            paths.terms.unknowns(*term).iter().any(asks)
+        };
+        let terms = path.conditions.iter().map(|made| made.term);
+        terms.filter(is_asked).all(|term| is_full(term, paths))
+    })
+}
+
+/// Whether `term` says that there is no room.
+pub(crate) fn is_full(term: Term, paths: &Paths) -> bool {
+    let terms = &paths.terms;
+    let (symbol, holds) = match terms.node(term) {
+        Node::Not(symbol) => (*symbol, false),
+        _ => (term, true),
+    };
+    let Node::Symbol(id) = terms.node(symbol) else { return false };
+    match terms.symbol_of(*id).kind {
+        Kind::Outcome(yes, no) => (if holds { yes } else { no }) == "full",
+        _ => false,
+    }
 }
 
 /// Whether workers have their own entries of such an object, of which there are so many at most.

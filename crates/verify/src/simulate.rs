@@ -49,6 +49,8 @@ pub struct Course {
     pub record: Record,
     /// The steps in the order of a single core that would do the same.
     pub order: Vec<usize>,
+    /// How much allocators had given out in all when each step was done, by position.
+    pub given_out: Vec<u64>,
 }
 
 impl Course {
@@ -63,6 +65,7 @@ struct Progress<'a> {
     program: &'a Program,
     times: Vec<u64>,
     record: Record,
+    given_out: Vec<u64>,
     done: Vec<bool>,
     /// Which steps touched which shard, in order.
     touched: BTreeMap<u32, Vec<usize>>,
@@ -91,6 +94,7 @@ impl<N: NetworkFunction> Simulation<N> {
             program,
             times: times(program),
             record: vec![Handled::default(); steps],
+            given_out: vec![0; steps],
             done: vec![false; steps],
             touched: BTreeMap::new(),
         };
@@ -113,7 +117,7 @@ impl<N: NetworkFunction> Simulation<N> {
         self.finish(&mut progress);
         let causes: Vec<_> = (0..steps).map(|at| positions.cause(program, at)).collect();
         let order = order(&causes, &progress.touched);
-        Course { record: progress.record, order }
+        Course { record: progress.record, order, given_out: progress.given_out }
     }
 
     /// Queues the packet of step `at` once there is one.
@@ -243,6 +247,8 @@ impl<N: NetworkFunction> Simulation<N> {
         if let Some(handled) = progress.record.get_mut(job.at) {
             handled.outcome.add(kept.outcome);
         }
+        let given_out = self.given_out();
+        progress.given_out.get_mut(job.at).into_iter().for_each(|place| *place = given_out);
         match kept.handed_over {
             Some((owner, frame, meta, again)) => {
                 let stays = self.parallel.fault == Some(Fault::KeepsHandOvers);
@@ -253,6 +259,11 @@ impl<N: NetworkFunction> Simulation<N> {
             None => progress.finish(job.at),
         }
         true
+    }
+
+    /// How much allocators have given out so far, in all.
+    fn given_out(&mut self) -> u64 {
+        self.instances.iter_mut().map(|instance| instance.environment().allocations()).sum()
     }
 
     fn handle(&mut self, worker: usize, job: &Job, kept: &mut Kept<N>) {

@@ -1,6 +1,7 @@
 //! The verification: programs of many seeds, each run both ways and compared.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anabranch_analysis::Paths;
@@ -430,8 +431,8 @@ impl Trial {
     }
 
     /// What both make of `program`, without the packets that only one of them refuses for a limit that the plan lists.
-    /// Those leave nothing where they are refused, so that there the others find what they found. Nor from
-    /// the step on that fills a table of one core which is asked by nobody whether it has room.
+    /// Those leave nothing where they are refused, so that there the others find what they found. Nor what
+    /// is [`incomparable`](Self::incomparable).
     fn both<'p, N: NetworkFunction>(
         &self,
         program: &'p Program,
@@ -445,15 +446,8 @@ impl Trial {
             let first = if is_split { self.differs(&one, &many) } else { None };
             let Some((first, _)) = first else { return Ok((program, one, many)) };
             let mut refused = self.limits.refused(first, &one, &many);
-            if refused.is_empty() && !self.limits.unasked.is_empty() {
-                let mut sequential = Sequential::<N>::new(&making)?;
-                let full = sequential.fills(&program, &many, &self.limits.unasked);
-                // The step that fills it may have found no room itself.
-                let turn = many.order.iter().position(|at| Some(*at) == full);
-                let rest = turn.and_then(|turn| many.order.get(turn..)).unwrap_or_default();
-                if rest.contains(&first) {
-                    refused.extend(rest);
-                }
+            if refused.is_empty() {
+                refused.extend(self.incomparable::<N>(&program, first, &many)?);
             }
             if refused.is_empty() {
                 return Ok((program, one, many));
@@ -462,6 +456,27 @@ impl Trial {
             let kept = steps.filter(|(at, _)| !refused.contains(at));
             program = Cow::Owned(program.part(kept.map(|(_, step)| step.clone())));
         }
+    }
+
+    /// Steps of which nothing can be said, if `first` is one of them: from that on which fills a table of one core that
+    /// is asked by nobody whether it has room, or after which many may go on without what one core is given.
+    fn incomparable<N: NetworkFunction>(
+        &self,
+        program: &Program,
+        first: usize,
+        many: &Course,
+    ) -> Result<BTreeSet<usize>, VerifyError> {
+        let mut from = vec![self.limits.goes_without(many)];
+        if !self.limits.unasked.is_empty() {
+            let mut sequential = Sequential::<N>::new(&self.setup.making(self.own))?;
+            from.push(sequential.fills(program, many, &self.limits.unasked));
+        }
+        // That step may have found no room itself.
+        let turn = |at: usize| many.order.iter().position(|step| *step == at);
+        let turn = from.into_iter().flatten().filter_map(turn).min();
+        let rest = turn.and_then(|turn| many.order.get(turn..)).unwrap_or_default();
+        let is_among = rest.contains(&first);
+        Ok(rest.iter().copied().filter(|_| is_among).collect())
     }
 
     /// The first step that differs, and what does.
@@ -516,7 +531,6 @@ impl Trial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
 
     /// What one draws, no other draws a little later: else what chance comes upon it comes upon under all seeds.
     #[test]
