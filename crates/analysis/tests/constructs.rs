@@ -671,6 +671,7 @@ fn what_depends_on_a_type_that_nobody_has_written_is_refused() {
         "let n: u64 = 60 * 1_000_000_000;",
         "let n = 5_000_000_000 as u64;",
         "let n = 1 << 32 | cx.now();",
+        "let mut n = 0;\nfor i in 0..20 { n = (n << 8) | cx.now(); }",
         "let n = 1_000 + 24;",
         "let n = -7 % 3;",
     ] {

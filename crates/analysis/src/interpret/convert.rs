@@ -72,7 +72,7 @@ impl<'p> Interpreter<'p> {
     }
 
     /// The local that an expression is, if it holds an integer that has not met a type.
-    fn untyped(&mut self, expression: &Expr) -> Option<Slot> {
+    pub(super) fn untyped(&mut self, expression: &Expr) -> Option<Slot> {
         let local = match expression {
             Expr::Paren(inner) => return self.untyped(&inner.expr),
             Expr::Group(inner) => return self.untyped(&inner.expr),

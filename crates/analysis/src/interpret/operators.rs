@@ -43,7 +43,8 @@ impl<'p> Interpreter<'p> {
             false => want,
         };
         let is_shift = matches!(binary.op, BinOp::Shl(_) | BinOp::Shr(_));
-        let (left, right) = match !is_shift && is_number(&binary.left) {
+        let is_first = !is_shift && self.is_untyped(&binary.left) && changes_nothing(&binary.right);
+        let (left, right) = match is_first {
             // It is of the type of what stands beside it.
             true => {
                 let right = self.settled_value_as(&binary.right, wanted)?;
@@ -71,6 +72,23 @@ impl<'p> Interpreter<'p> {
         };
         self.here = Here::Operator(&binary.op);
         self.operate(&binary.op, left, right)
+    }
+
+    /// Whether an expression is made of nothing but numbers that have met no type.
+    fn is_untyped(&mut self, expression: &Expr) -> bool {
+        match expression {
+            Expr::Lit(literal) => matches!(literal.lit, syn::Lit::Int(_)),
+            Expr::Paren(inner) => self.is_untyped(&inner.expr),
+            Expr::Group(inner) => self.is_untyped(&inner.expr),
+            Expr::Unary(unary) => self.is_untyped(&unary.expr),
+            Expr::Binary(binary) => {
+                arithmetic_of(&binary.op).is_none()
+                    && self.is_untyped(&binary.left)
+                    && self.is_untyped(&binary.right)
+            }
+            Expr::Path(_) => self.untyped(expression).is_some(),
+            _ => false,
+        }
     }
 
     fn settled_value_as(&mut self, expression: &'p Expr, want: &Type) -> Eval {
@@ -350,14 +368,26 @@ impl<'p> Interpreter<'p> {
     }
 }
 
-/// Whether nothing but numbers stands in an expression.
-fn is_number(expression: &Expr) -> bool {
+/// Whether certainly no local is another one after an expression.
+fn changes_nothing(expression: &Expr) -> bool {
     match expression {
-        Expr::Lit(literal) => matches!(literal.lit, syn::Lit::Int(_)),
-        Expr::Paren(inner) => is_number(&inner.expr),
-        Expr::Group(inner) => is_number(&inner.expr),
-        Expr::Unary(unary) => is_number(&unary.expr),
-        Expr::Binary(binary) => is_number(&binary.left) && is_number(&binary.right),
+        Expr::Lit(_) | Expr::Path(_) => true,
+        Expr::Paren(inner) => changes_nothing(&inner.expr),
+        Expr::Group(inner) => changes_nothing(&inner.expr),
+        Expr::Cast(cast) => changes_nothing(&cast.expr),
+        Expr::Field(field) => changes_nothing(&field.base),
+        Expr::Unary(unary) => changes_nothing(&unary.expr),
+        Expr::Reference(inner) => inner.mutability.is_none() && changes_nothing(&inner.expr),
+        Expr::Index(index) => changes_nothing(&index.expr) && changes_nothing(&index.index),
+        Expr::Binary(binary) => {
+            arithmetic_of(&binary.op).is_none()
+                && changes_nothing(&binary.left)
+                && changes_nothing(&binary.right)
+        }
+        Expr::Call(call) => call.args.iter().all(changes_nothing),
+        Expr::MethodCall(call) => {
+            changes_nothing(&call.receiver) && call.args.iter().all(changes_nothing)
+        }
         _ => false,
     }
 }

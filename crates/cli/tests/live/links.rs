@@ -305,14 +305,22 @@ fn what_comes_alone_is_there_at_once() {
     let Some(lab) = Lab::of_two(Kind::AfPacket) else { return };
     let nop = lab.join("nop", "", ["lan", "wan"]);
     ping(&lab, "a", "10.0.0.2", 56);
+    // A millisecond each way is what the kernel would hold back a block for: then one in twelve is back so soon. Of the
+    // rest the machine decides, which may be busy for a while.
+    let rounds: Vec<Vec<f64>> = (0..5).map(|_| fastest_quarter(&lab)).collect();
+    assert!(rounds.iter().any(|times| times[9] < 0.4), "in milliseconds: {rounds:?}");
+    nop.finish();
+}
+
+/// How long the fastest 10 of 40 packets were on their way there and back, in milliseconds.
+fn fastest_quarter(lab: &Lab) -> Vec<f64> {
     let said = lab.run("a", "ping -c 40 -i 0.02 10.0.0.2").expect();
     let times = said.lines().filter_map(|line| line.split_once("time=")?.1.split(' ').next());
     let mut times: Vec<f64> = times.map(|ms| ms.parse().unwrap()).collect();
-    times.sort_by(f64::total_cmp);
     assert_eq!(times.len(), 40, "{said}");
-    // A millisecond each way is what the kernel would hold back a block for; of the rest the machine decides.
-    assert!(times[9] < 0.4, "the fastest quarter, in milliseconds: {:?}", &times[..10]);
-    nop.finish();
+    times.sort_by(f64::total_cmp);
+    times.truncate(10);
+    times
 }
 
 /// Large packets, as offloads make them, and others take turns in the ring and at the socket: each arrives as it was.
