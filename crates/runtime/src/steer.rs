@@ -213,7 +213,7 @@ impl Steering {
     }
 }
 
-/// The digest is FNV-1a of what decides a packet's shard.
+/// What decides a packet's shard, in short.
 fn fingerprint(plan: &Plan, shards: usize) -> String {
     let mut text = String::new();
     for port in &plan.ports {
@@ -224,9 +224,13 @@ fn fingerprint(plan: &Plan, shards: usize) -> String {
             class.input.iter().for_each(|one| text += &format!(" {}={}", one.place, one.field));
         }
     }
+    format!("{shards} shards, keys {:016x}", digest(&text))
+}
+
+/// FNV-1a, 64 bits: a text in short that a store keeps, the same in every release.
+pub(crate) fn digest(text: &str) -> u64 {
     let step = |digest: u64, byte: u8| (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-    let digest = text.bytes().fold(0xcbf2_9ce4_8422_2325, step);
-    format!("{shards} shards, keys {digest:016x}")
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 impl Lane {

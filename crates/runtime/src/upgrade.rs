@@ -83,24 +83,20 @@ pub(crate) fn upgraded(
     Ok(upgrade.state.into_iter().collect())
 }
 
-/// How entries of an object are to be read, where they are of another release, by the texts of `common` that describe
-/// them.
+/// How entries of an object are to be read, where they are of another release: `text` has what says of what they are
+/// made.
 ///
 /// # Errors
 /// [`Error::OtherLayout`].
 pub(crate) fn others(
     common: &Scope,
-    texts: &BTreeMap<String, String>,
     object: &str,
     layout: &Layout,
+    text: impl FnOnce(&Key) -> Option<String>,
 ) -> Result<Option<How>, Error> {
     let key = common.key(Kind::Value, &format!("{TYPES}{object}"))?;
-    let Some(stored) = texts.get(&key.id()) else { return Ok(None) };
+    let Some(stored) = text(&key).filter(|stored| *stored != layout.types) else { return Ok(None) };
     let here = layout.types.clone();
-    if *stored == here {
-        return Ok(None);
-    }
-    let stored = stored.clone();
     match readable(&stored, &here) {
         Some(how) => Ok(Some(how)),
         None => Err(Error::OtherLayout { key, stored, here }),
@@ -119,12 +115,10 @@ struct Upgrade<'f, 's> {
 impl Upgrade<'_, '_> {
     /// How entries of an object are to be read, where they are of another release.
     fn others(&self, object: &str, layout: &Layout) -> Result<Option<How>, Error> {
-        let key = self.common.key(Kind::Value, &format!("{TYPES}{object}"))?;
-        let text = match self.state.get(&key) {
-            Some(Content::Value(text)) => Some((key.id(), String::from_utf8_lossy(text).into())),
+        others(&self.common, object, layout, |key| match self.state.get(key) {
+            Some(Content::Value(text)) => Some(String::from_utf8_lossy(text).into_owned()),
             _ => None,
-        };
-        others(&self.common, &text.into_iter().collect(), object, layout)
+        })
     }
 
     /// Writes what is new of an object beside what is there, and that it is all there; whether something is.

@@ -67,13 +67,14 @@ pub fn keys(
     nf: &str,
     instance: &str,
 ) -> Result<Vec<Key>, Error> {
-    let mut keys = driver.keys(&prefix(nf, Some(instance))?)?;
-    keys.retain(is_no_mark);
-    Ok(keys)
+    keys_of(driver, &prefix(nf, Some(instance))?)
 }
 
-fn is_no_mark(key: &Key) -> bool {
-    Mark::key(&key.scope()).is_ok_and(|mark| mark != *key)
+/// Keys that begin so, marks apart.
+fn keys_of(driver: &mut (impl Driver + ?Sized), prefix: &str) -> Result<Vec<Key>, Error> {
+    let mut keys = driver.keys(prefix)?;
+    keys.retain(|key| Mark::key(&key.scope()).is_ok_and(|mark| mark != *key));
+    Ok(keys)
 }
 
 /// Everything that an NF, or one instance of it, has in a store; marks apart.
@@ -97,8 +98,7 @@ fn each_of(
     page: u32,
     mut take: impl FnMut(&Key, Result<Option<Content>, Error>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let mut keys = driver.keys(prefix)?;
-    keys.retain(is_no_mark);
+    let keys = keys_of(driver, prefix)?;
     // Not one after the other: there may be some in each of many scopes.
     let together = (page / (PAGE / TOGETHER)).max(1);
     for keys in keys.chunks(together as usize) {

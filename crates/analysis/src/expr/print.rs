@@ -79,6 +79,14 @@ struct Printer<'a> {
     left: usize,
 }
 
+/// What holds where a condition does not.
+enum Opposite {
+    /// What it denies.
+    Inside(Term),
+    /// A comparison: its sign, the operands, whether they are signed.
+    Comparison(&'static str, Term, Term, bool),
+}
+
 /// Binding strength: `||` 1, `&&` 2, comparisons 3, then the bit operators as in Rust.
 fn strength(operator: Binary) -> u8 {
     use Binary::*;
@@ -206,32 +214,32 @@ impl Printer<'_> {
                 _ => at += 1,
             }
         }
-        let is_negated = |term: &Term| matches!(self.terms.node(*term), Node::Not(_));
-        let is_plain = |term: &Term| is_negated(term) || self.opposite(*term).is_some();
-        if conditions.len() < 2
-            || !conditions.iter().any(is_negated)
-            || !conditions.iter().all(is_plain)
-        {
+        let opposites: Vec<Opposite> =
+            conditions.into_iter().map(|term| self.opposite(term)).collect::<Option<_>>()?;
+        let is_negated = |one: &Opposite| matches!(one, Opposite::Inside(_));
+        if opposites.len() < 2 || !opposites.iter().any(is_negated) {
             return None;
         }
-        let denied =
-            conditions.into_iter().map(|term| match (self.terms.node(term), self.opposite(term)) {
-                (Node::Not(inner), _) => self.term(*inner, &Kind::Number, 1),
-                (_, Some((sign, a, b, signed))) => self.operands(sign, a, b, 3, signed),
-                _ => self.negation(term, 1),
-            });
+        let denied = opposites.into_iter().map(|one| match one {
+            Opposite::Inside(term) => self.term(term, &Kind::Number, 1),
+            Opposite::Comparison(sign, a, b, signed) => self.operands(sign, a, b, 3, signed),
+        });
         Some(denied.collect())
     }
 
-    /// The comparison that holds where this one does not.
-    fn opposite(&self, term: Term) -> Option<(&'static str, Term, Term, bool)> {
-        let Node::Binary(operator, a, b) = *self.terms.node(term) else { return None };
+    /// What holds where a condition does not, of those that are written no longer for it.
+    fn opposite(&self, term: Term) -> Option<Opposite> {
+        let (operator, a, b) = match *self.terms.node(term) {
+            Node::Not(inner) => return Some(Opposite::Inside(inner)),
+            Node::Binary(operator, a, b) => (operator, a, b),
+            _ => return None,
+        };
         let sign = match sign(operator) {
             "<" => ">=",
             "<=" => ">",
             _ => return None,
         };
-        Some((sign, a, b, is_signed(operator)))
+        Some(Opposite::Comparison(sign, a, b, is_signed(operator)))
     }
 
     fn binary(&mut self, operator: Binary, a: Term, b: Term, outer: u8) -> String {

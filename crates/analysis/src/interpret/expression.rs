@@ -48,7 +48,12 @@ impl<'p> Interpreter<'p> {
 
     /// The value of an expression, references followed.
     pub(crate) fn settled_value(&mut self, expression: &'p Expr) -> Eval {
-        let value = self.value(expression)?;
+        self.settled_value_as(expression, &Type::Unknown)
+    }
+
+    /// The same, of the type that is wanted.
+    pub(crate) fn settled_value_as(&mut self, expression: &'p Expr, want: &Type) -> Eval {
+        let value = self.expression(expression, want)?;
         self.settled(value)
     }
 

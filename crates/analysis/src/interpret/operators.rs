@@ -91,11 +91,6 @@ impl<'p> Interpreter<'p> {
         }
     }
 
-    fn settled_value_as(&mut self, expression: &'p Expr, want: &Type) -> Eval {
-        let value = self.expression(expression, want)?;
-        self.settled(value)
-    }
-
     /// `&&` and `||`. The right side joins the condition where evaluating it early cannot be
     /// noticed; otherwise the left side decides first.
     fn connective(&mut self, both: bool, left: &'p Expr, right: &'p Expr) -> Eval {

@@ -15,6 +15,7 @@ use anabranch_store::{Content, Driver, Key, Kind, Place, Scope, view};
 use super::SETS_ONLY;
 use crate::instance::Making;
 use crate::run::RunError;
+use crate::steer::digest;
 use crate::upgrade::{NEW, others};
 
 /// Id of the value that says how state is divided among shards.
@@ -23,7 +24,7 @@ pub(super) const DIVISION: &str = ".division";
 const MADE: &str = ".made.";
 /// Id of the names of the ports, of a function that takes any.
 const PORTS: &str = ".ports";
-/// Longest that it is kept as it is written; of what is longer its hash is.
+/// Longest that it is kept as it is written; of what is longer its digest is.
 const LONGEST: usize = 65_536;
 /// Characters of it that an error shows.
 const SHOWN: usize = 200;
@@ -85,14 +86,12 @@ fn shown(text: &str) -> String {
     }
 }
 
-/// What is long, by its length and its hash (64-bit FNV-1a).
+/// What is long, by its length and its digest.
 fn short(text: String) -> String {
     if text.len() <= LONGEST {
         return text;
     }
-    let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, step);
-    format!("{} bytes, hash {hash:016x}", text.len())
+    format!("{} bytes, digest {:016x}", text.len(), digest(&text))
 }
 
 impl Fitting<'_> {
@@ -142,7 +141,7 @@ impl Fitting<'_> {
         self.check_division(texts.get(DIVISION).map(String::as_str), in_shards)?;
         self.check_made(&texts)?;
         for (object, layout) in &self.layouts {
-            others(&common, &texts, object, layout)?;
+            others(&common, object, layout, |key| texts.get(&key.id()).cloned())?;
         }
         Ok(())
     }
@@ -236,7 +235,7 @@ mod tests {
             assert!(is_longer(list, other) && !is_longer(other, list), "{list} {other}");
         }
         for (list, other) in
-            [("[12]", "[1]"), ("[2, 1]", "[1]"), ("2", "1"), ("[1]", "70000 bytes, hash 1")]
+            [("[12]", "[1]"), ("[2, 1]", "[1]"), ("2", "1"), ("[1]", "70000 bytes, digest 1")]
         {
             assert!(!is_longer(list, other), "{list} {other}");
         }
@@ -246,7 +245,7 @@ mod tests {
     fn what_is_long_is_told_apart_and_shown_in_part() {
         let long = |last: char| format!("[{}{last}]", "é".repeat(LONGEST));
         assert_ne!(short(long('a')), short(long('b')));
-        assert!(short(long('a')).starts_with("131075 bytes, hash "));
+        assert!(short(long('a')).starts_with("131075 bytes, digest "));
         assert_eq!(shown(&long('a')).chars().count(), SHOWN + 1);
     }
 }
