@@ -62,6 +62,21 @@ fn each_verdict_is_a_path_and_says_its_line() {
 }
 
 #[test]
+fn a_counter_without_a_type_is_not_a_path_of_each_count() {
+    let body = "let Some(ip) = pkt.ipv4() else { return Flood };\n\
+        let source = u32::from(ip.src());\n\
+        let mut ones = 0;\n\
+        for at in 0..32 { if source >> at & 1 == 1 { ones += 1; } }\n\
+        if ones > 32 { return Drop(Reason::Old) }\n\
+        if ones > 31 { return Drop(Reason::Small) }\n\
+        Forward(WAN)";
+    let found = explored(REASON, "", body);
+    // Without an IPv4 header, all ones, and the others; nothing has more.
+    assert_eq!(found.paths.len(), 6, "{}", found.to_text());
+    assert!(!found.to_text().contains("Drop(old)"));
+}
+
+#[test]
 fn what_contradicts_the_path_is_pruned() {
     let body = "let Some(ip) = pkt.ipv4() else { return Flood };\n\
         if ip.ttl() > 10 {\n if ip.ttl() < 5 { return Drop(Reason::Old) }\n }\n\
@@ -539,7 +554,7 @@ fn an_allocator_that_was_full_is_full() {
             "",
             state,
             &format!(
-                "let step = if pkt.len() > 100 {{ 2 }} else {{ 1 }};\n\
+                "let step = if pkt.tcp().is_some() {{ 2 }} else {{ 1 }};\n\
                  if self.slots.allocate_within(0, 32, step, 5, 7, 1_000, cx).is_some() {{\n\
                  return Forward(WAN);\n}}\n{between}\n\
                  if self.slots.allocate_within(0, 32, {step}, 5, 7, 1_000, cx).is_some() {{\n\

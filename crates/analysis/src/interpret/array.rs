@@ -16,7 +16,7 @@ impl<'p> Interpreter<'p> {
             let value = self.settled(value)?;
             values.push(self.coerce(value, &element)?);
         }
-        if let Some(typed) = values.iter().find(|value| !matches!(value, Value::Literal(_))) {
+        if let Some(typed) = values.iter().find(|value| !value.is_untyped()) {
             let typed = typed.clone();
             values =
                 values.into_iter().map(|value| self.like(value, &typed)).collect::<Eval<_>>()?;

@@ -386,7 +386,7 @@ impl<'p> Interpreter<'p> {
                 self.at(span);
                 self.integer_method(name, Value::Scalar(scalar, term), arguments)
             }
-            Value::Literal(_) => {
+            value if value.is_untyped() => {
                 let arguments = self.settled_values(call)?;
                 self.at(span);
                 self.integer_method(name, value, arguments)

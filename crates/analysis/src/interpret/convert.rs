@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use syn::Expr;
 
+use super::literals;
 use super::types::{Scalar, Type};
 use super::value::{EnumValue, Slot, Tag, Value};
 use super::{Eval, Interpreter};
@@ -14,8 +15,11 @@ impl<'p> Interpreter<'p> {
     pub(crate) fn coerce(&mut self, value: Value, want: &Type) -> Eval {
         match (value, want) {
             (value, Type::Unknown) => Ok(value),
-            (Value::Literal(number), Type::Scalar(scalar)) => {
-                Ok(Value::Scalar(*scalar, self.terms.constant(number as u128, scalar.width())))
+            (value, Type::Scalar(scalar)) if value.is_untyped() => {
+                match literals::bits(&value, scalar.width(), &mut self.terms) {
+                    Some(term) => Ok(Value::Scalar(*scalar, term)),
+                    None => Ok(value),
+                }
             }
             (Value::Scalar(have, _), Type::Scalar(want)) if have != *want => {
                 let (have, want) = (have.name(), want.name());
@@ -63,7 +67,9 @@ impl<'p> Interpreter<'p> {
 
     /// An integer that has met a type: so has the local, from there on, for which none was written.
     pub(crate) fn met(&mut self, expression: &Expr, value: Value, of: &Type) -> Eval {
-        let (Value::Literal(_), Type::Scalar(_)) = (&value, of) else { return Ok(value) };
+        if !value.is_untyped() || !matches!(of, Type::Scalar(_)) {
+            return Ok(value);
+        }
         let value = self.coerce(value, of)?;
         if let Some(local) = self.untyped(expression) {
             local.value.replace(value.clone());
@@ -79,7 +85,7 @@ impl<'p> Interpreter<'p> {
             Expr::Path(path) => self.local(path.path.get_ident()?)?,
             _ => return None,
         };
-        let is_untyped = matches!(*local.value.borrow(), Value::Literal(_));
+        let is_untyped = local.value.borrow().is_untyped();
         is_untyped.then_some(local)
     }
 
@@ -142,14 +148,16 @@ impl<'p> Interpreter<'p> {
             };
         };
         let term = match value {
-            Value::Literal(number) => self.terms.constant(number as u128, scalar.width()),
             Value::Bool(term) => self.terms.from_bool(term, scalar.width()),
             Value::Scalar(from, term) if from.is_integer() => self.converted(from, term, scalar),
             Value::Enum(value) if value.shape.is_plain() => self.discriminant(&value, scalar),
-            other => {
-                let message = format!("{} can't be converted with `as`", other.describe());
-                return self.error(message);
-            }
+            other => match literals::bits(&other, scalar.width(), &mut self.terms) {
+                Some(term) => term,
+                None => {
+                    let message = format!("{} can't be converted with `as`", other.describe());
+                    return self.error(message);
+                }
+            },
         };
         Ok(Value::Scalar(scalar, term))
     }
@@ -196,8 +204,7 @@ impl<'p> Interpreter<'p> {
     pub(crate) fn term_of(&mut self, value: &Value) -> Option<Term> {
         match value {
             Value::Bool(term) | Value::Scalar(_, term) => Some(*term),
-            Value::Literal(number) => Some(self.terms.constant(*number as u128, 32)),
-            _ => None,
+            untyped => literals::bits(untyped, 32, &mut self.terms),
         }
     }
 
@@ -217,7 +224,7 @@ impl<'p> Interpreter<'p> {
 /// Whether a literal without a type is left in the value.
 fn has_literal(value: &Value) -> bool {
     match value {
-        Value::Literal(_) => true,
+        Value::Literal(_) | Value::OneOf(_) => true,
         Value::Tuple(parts) | Value::Array(parts) => parts.iter().any(has_literal),
         Value::Enum(value) => {
             value.payloads.iter().flatten().any(|fields| fields.iter().any(has_literal))

@@ -108,7 +108,7 @@ impl<'p> Interpreter<'p> {
     fn collect_parts(&mut self, value: &Value, name: &str, into: &mut Vec<Part>) -> Eval<()> {
         match value {
             Value::Unit => {}
-            Value::Bool(_) | Value::Scalar(..) | Value::Literal(_) => {
+            Value::Bool(_) | Value::Scalar(..) | Value::Literal(_) | Value::OneOf(_) => {
                 if let Some(term) = self.term_of(value) {
                     let kind = match value {
                         Value::Scalar(scalar, _) => scalar.kind(),
@@ -230,7 +230,7 @@ pub(crate) fn zero_like(value: &Value, terms: &mut Terms) -> Option<Value> {
         Value::Unit => Value::Unit,
         Value::Bool(_) => zero_of(&Type::Bool, terms)?,
         Value::Scalar(scalar, _) => zero_of(&Type::Scalar(*scalar), terms)?,
-        Value::Literal(_) => Value::Literal(0),
+        Value::Literal(_) | Value::OneOf(_) => Value::Literal(0),
         Value::Tuple(parts) => Value::tuple(zeros_like(parts, terms)?),
         Value::Array(items) => Value::array(zeros_like(items, terms)?),
         Value::Struct(shape, fields) => {

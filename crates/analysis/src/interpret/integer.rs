@@ -1,5 +1,6 @@
 //! Methods of integers.
 
+use super::literals;
 use super::types::Scalar;
 use super::value::Value;
 use super::{Eval, Interpreter};
@@ -22,10 +23,12 @@ impl<'p> Interpreter<'p> {
             }
             _ => receiver,
         };
-        if let (Value::Literal(number), Some(Value::Literal(other))) =
-            (&receiver, arguments.first())
+        if let Some(first) = arguments.first()
+            && receiver.is_untyped()
+            && first.is_untyped()
         {
-            return self.literal_method(name, *number, *other);
+            let first = first.clone();
+            return self.of_untyped(receiver, first, |a, b| literals::method(name, a, b));
         }
         let Value::Scalar(scalar, a) = receiver else {
             return self.error("the type of this literal isn't known: write it, as in `1u32`");
@@ -48,17 +51,6 @@ impl<'p> Interpreter<'p> {
 
     fn no_integer_method(&self, name: &str) -> Eval {
         self.error(format!("integers have no method `{name}` in the language"))
-    }
-
-    fn literal_method(&mut self, name: &str, a: i128, b: i128) -> Eval {
-        let value = match name {
-            "min" => Some(a.min(b)),
-            "max" => Some(a.max(b)),
-            "wrapping_add" => a.checked_add(b),
-            "wrapping_mul" => a.checked_mul(b),
-            _ => None,
-        };
-        self.of_literals([a, b], value)
     }
 
     fn unary_method(&mut self, name: &str, scalar: Scalar, a: Term) -> Eval {
@@ -232,7 +224,6 @@ impl<'p> Interpreter<'p> {
         let width = scalar.width();
         let term = match (name, self.settled(argument)?) {
             ("from", Value::Bool(term)) => self.terms.from_bool(term, width),
-            ("from", Value::Literal(number)) => self.terms.constant(number as u128, width),
             ("from", Value::Scalar(from, term)) => self.converted(from, term, scalar),
             ("from_be_bytes", Value::Array(bytes)) => {
                 let bytes = self.bytes(&bytes)?;
@@ -243,6 +234,11 @@ impl<'p> Interpreter<'p> {
                 joined(&mut self.terms, &bytes)
             }
             (name, other) => {
+                if name == "from"
+                    && let Some(term) = literals::bits(&other, width, &mut self.terms)
+                {
+                    return Ok(Value::Scalar(scalar, term));
+                }
                 let (of, what) = (scalar.name(), other.describe());
                 return self.error(format!("`{of}::{name}` takes no {what}"));
             }
@@ -258,11 +254,13 @@ impl<'p> Interpreter<'p> {
     /// An unsigned number of any width as a `usize` index or length of 64 bits.
     pub(crate) fn index_term(&mut self, value: Value) -> Eval<Term> {
         match self.settled(value)? {
-            Value::Literal(number) => Ok(self.terms.constant(number as u128, 64)),
             Value::Scalar(scalar, term) if scalar.is_integer() => {
                 Ok(self.terms.extend(term, 64, false))
             }
-            other => self.error(format!("{} can't be an index", other.describe())),
+            other => match literals::bits(&other, 64, &mut self.terms) {
+                Some(term) => Ok(term),
+                None => self.error(format!("{} can't be an index", other.describe())),
+            },
         }
     }
 }

@@ -456,6 +456,7 @@ impl<'p> Interpreter<'p> {
             return self.error("a range without an end: write the end, or `loop`");
         };
         let (start, end) = self.unified(start, end)?;
+        let (start, end) = (self.one(start)?, self.one(end)?);
         if let (Some(first), Some(end)) = (self.known_signed(&start), self.known_signed(&end)) {
             return self.known_range(range, &start, (first, end));
         }

@@ -17,6 +17,7 @@ mod convert;
 mod expression;
 mod fresh;
 mod integer;
+mod literals;
 mod loops;
 mod memory;
 mod merge;

@@ -3,6 +3,7 @@
 use syn::spanned::Spanned;
 use syn::{BinOp, Expr, UnOp};
 
+use super::literals::{self, alike};
 use super::place;
 use super::types::{Scalar, Type};
 use super::value::Value;
@@ -19,8 +20,12 @@ impl<'p> Interpreter<'p> {
             (UnOp::Not(_), Value::Scalar(scalar, term)) if scalar.is_integer() => {
                 Ok(Value::Scalar(scalar, self.terms.complement(term)))
             }
-            (UnOp::Not(_), Value::Literal(number)) => self.of_literals([number; 2], Some(!number)),
-            (UnOp::Neg(_), Value::Literal(number)) => Ok(Value::Literal(number.wrapping_neg())),
+            (UnOp::Not(_), value) if value.is_untyped() => {
+                self.of_untyped(value.clone(), value, |number, _| alike([number; 2], !number))
+            }
+            (UnOp::Neg(_), value) if value.is_untyped() => {
+                self.of_untyped(value.clone(), value, |number, _| number.checked_neg())
+            }
             (UnOp::Neg(_), Value::Scalar(scalar, term)) if scalar.is_integer() => {
                 Ok(Value::Scalar(scalar, self.terms.negate(term)))
             }
@@ -141,7 +146,9 @@ impl<'p> Interpreter<'p> {
         }
         match (&left, &right) {
             (Value::Bool(a), Value::Bool(b)) => self.logic(operator, *a, *b),
-            (Value::Literal(a), Value::Literal(b)) => self.literals(operator, *a, *b),
+            _ if left.is_untyped() && right.is_untyped() => {
+                self.of_untyped(left, right, |a, b| literals::arithmetic(operator, a, b))
+            }
             _ if matches!(operator, BinOp::Shl(_) | BinOp::Shr(_)) => {
                 self.shift(operator, left, right)
             }
@@ -162,42 +169,6 @@ impl<'p> Interpreter<'p> {
             }
             _ => return self.error("this operator has no meaning on `bool`"),
         }))
-    }
-
-    /// Arithmetic of literals that have not met a type: exact, and refused where the result
-    /// depends on the type.
-    fn literals(&mut self, operator: &BinOp, a: i128, b: i128) -> Eval {
-        // The amount of a shift has a type of its own; of all of them 7 is the most that every one shifts by.
-        let shift = u32::try_from(b).ok().filter(|shift| *shift < 8);
-        let value = match operator {
-            BinOp::Add(_) => a.checked_add(b),
-            BinOp::Sub(_) => a.checked_sub(b),
-            BinOp::Mul(_) => a.checked_mul(b),
-            BinOp::BitAnd(_) => Some(a & b),
-            BinOp::BitOr(_) => Some(a | b),
-            BinOp::BitXor(_) => Some(a ^ b),
-            BinOp::Shl(_) => shift.and_then(|shift| a.checked_mul(1 << shift)),
-            BinOp::Shr(_) => shift.map(|shift| a >> shift),
-            // By zero nothing comes to zero.
-            BinOp::Div(_) => Some(a.checked_div(b).unwrap_or(0)),
-            BinOp::Rem(_) => Some(a.checked_rem(b).unwrap_or(0)),
-            _ => None,
-        };
-        let operands = match operator {
-            BinOp::Shl(_) | BinOp::Shr(_) => [a, a],
-            _ => [a, b],
-        };
-        self.of_literals(operands, value)
-    }
-
-    /// What literals come to, if it is the same in every type that they may be of.
-    pub(crate) fn of_literals(&mut self, operands: [i128; 2], value: Option<i128>) -> Eval {
-        match value {
-            Some(value) if is_alike(operands, value) => Ok(Value::Literal(value)),
-            _ => self.error(
-                "what this comes to depends on the type of its integers, and none is written: write it, as in `1u32`",
-            ),
-        }
     }
 
     /// Two integers brought to one type.
@@ -262,19 +233,18 @@ impl<'p> Interpreter<'p> {
     }
 
     fn shift(&mut self, operator: &BinOp, left: Value, right: Value) -> Eval {
-        let left = match left {
-            Value::Literal(_) => {
-                return self.error("the type of this literal isn't known: write it, as in `1u32`");
-            }
-            left => left,
-        };
+        if left.is_untyped() {
+            return self.error("the type of this literal isn't known: write it, as in `1u32`");
+        }
         let Value::Scalar(scalar, a) = left else {
             return self.error(format!("{} can't be shifted", left.describe()));
         };
         let by = match right {
-            Value::Literal(number) => self.terms.constant(number as u128, scalar.width()),
             Value::Scalar(_, by) => self.terms.extend(by, scalar.width(), false),
-            other => return self.error(format!("{} can't be shifted by", other.describe())),
+            other => match literals::bits(&other, scalar.width(), &mut self.terms) {
+                Some(by) => by,
+                None => return self.error(format!("{} can't be shifted by", other.describe())),
+            },
         };
         let operator = match operator {
             BinOp::Shl(_) => Binary::ShiftLeft,
@@ -319,10 +289,12 @@ impl<'p> Interpreter<'p> {
 
     /// `a < b`, or `a <= b`.
     pub(crate) fn less(&mut self, strict: bool, a: &Value, b: &Value) -> Eval<Term> {
+        if let Some(less) =
+            literals::compared(a, b, &mut self.terms, |a, b| a < b || !strict && a == b)
+        {
+            return Ok(less);
+        }
         match (a, b) {
-            (Value::Literal(a), Value::Literal(b)) => {
-                Ok(self.terms.bool(if strict { a < b } else { a <= b }))
-            }
             (Value::Bool(a), Value::Bool(b)) => {
                 let (a, b) = (self.terms.from_bool(*a, 8), self.terms.from_bool(*b, 8));
                 Ok(self.less_terms(strict, false, a, b))
@@ -385,19 +357,6 @@ fn changes_nothing(expression: &Expr) -> bool {
         }
         _ => false,
     }
-}
-
-/// Whether each type of integers that holds the operands holds the value, so that no type makes it another one.
-fn is_alike(operands: [i128; 2], value: i128) -> bool {
-    let holds = |bits: u32, signed: bool, number: i128| {
-        let most = 1_i128 << (bits - u32::from(signed));
-        number < most && number >= if signed { -most } else { 0 }
-    };
-    let types = [8, 16, 32, 64].into_iter().flat_map(|bits| [(bits, false), (bits, true)]);
-    types.into_iter().all(|(bits, signed)| {
-        let fits = |number| holds(bits, signed, number);
-        fits(value) || !operands.into_iter().all(fits)
-    })
 }
 
 fn is_comparison(operator: &BinOp) -> bool {

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::fresh::zero_like;
+use super::literals;
 use super::value::{EnumValue, Place, Step, Tag, Value};
 use crate::expr::{Term, Terms};
 
@@ -143,15 +144,15 @@ pub(crate) fn choose(condition: Term, a: &Value, b: &Value, terms: &mut Terms) -
         (Value::Scalar(s, x), Value::Scalar(t, y)) if s == t => {
             Value::Scalar(*s, terms.ite(condition, *x, *y))
         }
-        (Value::Scalar(s, x), Value::Literal(n)) => {
-            let y = terms.constant(*n as u128, s.width());
+        (Value::Scalar(s, x), untyped) if untyped.is_untyped() => {
+            let y = literals::bits(untyped, s.width(), terms)?;
             Value::Scalar(*s, terms.ite(condition, *x, y))
         }
-        (Value::Literal(n), Value::Scalar(s, y)) => {
-            let x = terms.constant(*n as u128, s.width());
+        (untyped, Value::Scalar(s, y)) if untyped.is_untyped() => {
+            let x = literals::bits(untyped, s.width(), terms)?;
             Value::Scalar(*s, terms.ite(condition, x, *y))
         }
-        (Value::Literal(n), Value::Literal(m)) if n == m => a.clone(),
+        (a, b) if a.is_untyped() => literals::chosen(condition, a, b, terms)?,
         (Value::Tuple(x), Value::Tuple(y)) => Value::tuple(choose_all(condition, x, y, terms)?),
         (Value::Array(x), Value::Array(y)) => Value::array(choose_all(condition, x, y, terms)?),
         (Value::Struct(shape, x), Value::Struct(other, y)) if shape.name == other.name => {
@@ -196,13 +197,13 @@ fn choose_variant(c: Term, a: &EnumValue, b: &EnumValue, terms: &mut Terms) -> O
 pub(crate) fn equal(a: &Value, b: &Value, terms: &mut Terms) -> Option<Term> {
     Some(match (a, b) {
         (Value::Unit, Value::Unit) => terms.bool(true),
-        (Value::Literal(n), Value::Literal(m)) => terms.bool(n == m),
         (Value::Bool(x), Value::Bool(y)) => terms.equal(*x, *y),
         (Value::Scalar(s, x), Value::Scalar(t, y)) if s == t => terms.equal(*x, *y),
-        (Value::Scalar(s, x), Value::Literal(n)) | (Value::Literal(n), Value::Scalar(s, x)) => {
-            let y = terms.constant(*n as u128, s.width());
+        (Value::Scalar(s, x), untyped) | (untyped, Value::Scalar(s, x)) if untyped.is_untyped() => {
+            let y = literals::bits(untyped, s.width(), terms)?;
             terms.equal(*x, y)
         }
+        (a, b) if a.is_untyped() => literals::compared(a, b, terms, |a, b| a == b)?,
         (Value::Tuple(x), Value::Tuple(y)) | (Value::Array(x), Value::Array(y)) => {
             equal_all(x, y, terms)?
         }

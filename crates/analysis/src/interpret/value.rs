@@ -14,6 +14,8 @@ pub(crate) enum Value {
     Scalar(Scalar, Term),
     /// An integer literal, or arithmetic of literals, that has not met a type yet.
     Literal(i128),
+    /// One of several such integers.
+    OneOf(super::literals::Numbers),
     Tuple(Rc<Vec<Value>>),
     /// An array, or a slice of one.
     Array(Rc<Vec<Value>>),
@@ -172,7 +174,7 @@ impl Value {
             Self::Unit => "`()`".to_owned(),
             Self::Bool(_) => "a `bool`".to_owned(),
             Self::Scalar(scalar, _) => format!("a `{}`", scalar.name()),
-            Self::Literal(_) => "an integer literal".to_owned(),
+            Self::Literal(_) | Self::OneOf(_) => "an integer literal".to_owned(),
             Self::Tuple(_) => "a tuple".to_owned(),
             Self::Array(_) => "an array".to_owned(),
             Self::Struct(shape, _) => format!("a `{}`", shape.name),

@@ -117,4 +117,62 @@ pub mod literals {
         }
         more as u64 + (60 << 1) as u64 + count as u64 + c
     }
+
+    pub fn idiom_175(a: u16, b: u32, c: u64) -> u64 {
+        let mut ones = 0;
+        let mut run = 0;
+        let mut longest = 0;
+        for at in 0..32 {
+            if b >> at & 1 == 1 {
+                ones += 1;
+                run += 1;
+            } else {
+                run = 0;
+            }
+            if run > longest {
+                longest = run;
+            }
+        }
+        let parity = if ones % 2 == 1 { 1 } else { 0 };
+        (ones * 2) as u64 + (longest + 1) as u64 + parity as u64 + (ones == longest) as u64
+    }
+
+    pub fn idiom_176(a: u16, b: u32, c: u64) -> u64 {
+        let mut port = 80;
+        if b % 3 == 1 {
+            port = 443;
+        }
+        let mut tries = 0;
+        if a > 9 {
+            tries = 2;
+        }
+        if c % 2 == 0 {
+            tries += 1;
+        }
+        if tries > 0 {
+            tries -= 1;
+        }
+        let name = match tries {
+            0 => 5,
+            1..=2 => 6,
+            _ => 7,
+        };
+        let table = [1_u8, 20, 30];
+        let mut signed = 0;
+        if a % 5 == 0 {
+            signed = -3;
+        }
+        let met = if a == port { 1 } else { 0 };
+        let mut sum = 0;
+        for turn in 0..tries {
+            sum += turn + 1;
+        }
+        u64::from(port)
+            + u64::from(table[tries])
+            + name
+            + (signed as i8 as u8) as u64
+            + met
+            + (c >> tries)
+            + sum as u64
+    }
 }

@@ -84,7 +84,7 @@ pub const IDIOMS: &[Idiom] = table! { plain:
     literals_nf:
         idiom_001 idiom_002 idiom_003 idiom_004 idiom_005 idiom_006 idiom_007 idiom_008 idiom_009
         idiom_010 idiom_011 idiom_012 idiom_013 idiom_014 idiom_015 idiom_016 idiom_017 idiom_018
-        idiom_174;
+        idiom_174 idiom_175 idiom_176;
     numbers_nf:
         idiom_019 idiom_020 idiom_021 idiom_022 idiom_023 idiom_024 idiom_025 idiom_026 idiom_027
         idiom_028 idiom_029 idiom_030 idiom_031 idiom_032 idiom_033 idiom_034 idiom_035 idiom_036

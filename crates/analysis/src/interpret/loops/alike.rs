@@ -114,7 +114,7 @@ impl<'p> Interpreter<'p> {
             let value = slot.value.borrow().clone();
             let of = match value {
                 // Of a type that only shows elsewhere, if anywhere: there is none whose values are more.
-                Value::Literal(_) => Type::Scalar(Scalar::Signed(128)),
+                value if value.is_untyped() => Type::Scalar(Scalar::Signed(128)),
                 value => self.type_of(&value),
             };
             self.alike.left.entry((line, local.clone())).or_insert(of);
