@@ -275,13 +275,19 @@ impl<'p> Interpreter<'p> {
     }
 
     fn invoke_closure(&mut self, closure: Closure<'p>, arguments: Vec<Value>) -> Eval {
-        let code = closure.code;
-        let result = self.in_frame(closure.frame, |this| {
+        let Closure { code, mut frame } = closure;
+        frame.returns = match &code.output {
+            ReturnType::Default => Type::Unknown,
+            ReturnType::Type(_, written) => self.resolve(written)?,
+        };
+        let returns = frame.returns.clone();
+        let result = self.in_frame(frame, |this| {
             for (pattern, value) in code.inputs.iter().zip(arguments) {
                 let matched = this.match_value(pattern, value)?;
                 this.implied(matched)?;
             }
-            this.expression(&code.body, &Type::Unknown)
+            let value = this.expression(&code.body, &returns)?;
+            this.coerce(value, &returns)
         });
         match result {
             Err(exit) => match *exit {

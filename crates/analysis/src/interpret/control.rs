@@ -115,7 +115,7 @@ impl<'p> Interpreter<'p> {
             pattern => (pattern, Type::Unknown),
         };
         let Some(start) = &local.init else {
-            return self.declare_later(pattern);
+            return self.declare_later(pattern, &want);
         };
         let value = self.expression(&start.expr, &want)?;
         let value = self.coerce(value, &want)?;
@@ -133,13 +133,26 @@ impl<'p> Interpreter<'p> {
         }
     }
 
-    fn declare_later(&mut self, pattern: &'p syn::Pat) -> Eval<()> {
+    /// Names that get their values later: until then they hold the zero of their type, where one is written.
+    fn declare_later(&mut self, pattern: &'p syn::Pat, want: &Type) -> Eval<()> {
         match pattern {
             syn::Pat::Ident(name) => {
-                self.bind(&name.ident, Value::Unit);
+                let unset = super::fresh::zero_of(want, &mut self.terms);
+                let unset = unset.filter(|_| *want != Type::Unknown).unwrap_or(Value::Unit);
+                self.bind(&name.ident, unset);
                 Ok(())
             }
-            _ => self.error("a `let` without a value takes one name"),
+            syn::Pat::Paren(inner) => self.declare_later(&inner.pat, want),
+            syn::Pat::Tuple(names) => {
+                let types = match want {
+                    Type::Tuple(types) => types.as_slice(),
+                    _ => &[],
+                };
+                names.elems.iter().enumerate().try_for_each(|(position, name)| {
+                    self.declare_later(name, types.get(position).unwrap_or(&Type::Unknown))
+                })
+            }
+            _ => self.error("a `let` without a value takes names: write each on a line of its own"),
         }
     }
 

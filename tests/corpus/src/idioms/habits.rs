@@ -308,4 +308,32 @@ pub mod habits {
         };
         u64::from(first) * 256 + u64::from(last)
     }
+
+    pub fn idiom_177(a: u16, b: u32, c: u64) -> u64 {
+        let found = Some(b).and_then(|n: u32| -> Option<u32> {
+            if n % 5 == 0 {
+                return None;
+            }
+            Some(n + 1)
+        });
+        let is_small = Some(a).is_some_and(|n| {
+            if n > 40 {
+                return false;
+            }
+            n != 7
+        });
+        let (p, q);
+        let (r, s): (u8, Option<u64>);
+        if b > 20 {
+            p = 3;
+            (q, r) = (c, 250);
+            s = Some(c);
+        } else {
+            (p, q) = (a, 9);
+            r = 1;
+            s = None;
+        }
+        let found = u64::from(found.unwrap_or(2));
+        found + u64::from(is_small) + u64::from(p) + (q ^ c) + u64::from(r + 10) + s.unwrap_or(4)
+    }
 }

@@ -113,7 +113,7 @@ pub const IDIOMS: &[Idiom] = table! { plain:
     habits_nf:
         idiom_151 idiom_152 idiom_153 idiom_154 idiom_155 idiom_156 idiom_157 idiom_158 idiom_159
         idiom_160 idiom_161 idiom_162 idiom_163 idiom_164 idiom_165 idiom_166 idiom_167 idiom_168
-        idiom_169 idiom_170;
+        idiom_169 idiom_170 idiom_177;
 };
 
 /// Every idiom over a packet.
