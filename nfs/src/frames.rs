@@ -183,5 +183,5 @@ pub fn solicitation(sender: &str, target: &str) -> Vec<u8> {
     let (IpAddr::V6(sender), IpAddr::V6(target)) = (address(sender), address(target)) else {
         panic!("neighbour discovery is for IPv6");
     };
-    written(|out| craft::neighbour_solicitation(out, link().src, sender, target))
+    written(|out| craft::neighbour_solicitation(out, link().src, sender, target, None))
 }

@@ -21,11 +21,11 @@
 //! none; `closing_s` from FIN or RST), since replies need no table beyond the backends': a service that only
 //! sends is picked anew by the same hash. ICMP errors are translated in both directions. A client's, and what
 //! finds the table full (`by_hash` counts it: a flood takes away no more than that connections stay when backends
-//! change), go by the hash alone; with least connections they are dropped.
+//! change), go by the hash alone; with least connections they are dropped. A connection that only its backend ends
+//! counts on. Fragments are put together first, and keep their identifications (RFC 6864, 5.3 asks for others).
 //!
-//! What it does not do: backends of one endpoint in several services, weights, direct server return, translation
-//! between IPv4 and IPv6, pings to virtual addresses, health checks, redirects. Without `interfaces`, what is not IP and
-//! neighbour discovery pass. Fragments are put together first. A connection that only its backend ends counts on.
+//! What it does not do: backends of one endpoint in several services, weights, direct server return, IPv4 to IPv6,
+//! pings to virtual addresses, health checks, redirects. Without `interfaces`, non-IP and neighbour discovery pass.
 //!
 //! Memory: 62 bytes a connection over IPv4 and 128 over IPv6 in full tables, replies included; a table for each
 //! IP version, of `connections` entries. 12 bytes for each entry of a service's two Maglev tables.

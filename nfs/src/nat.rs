@@ -25,12 +25,11 @@
 //!   translated with what they quote; they refresh and close nothing (REQ-3 to REQ-6, but that wrong checksums are
 //!   left for hosts to find; RFC 4787 REQ-12, RFC 5382 REQ-9, REQ-10). Redirects are dropped.
 //! - **Static mappings** (port forwarding): open to anybody, for ever.
-//! - Unsolicited packets are dropped in silence, SYNs included: RFC 5382 REQ-4 asks that for 6 s, and
-//!   then for a *port unreachable*, unless policy forbids it. Here it does.
+//! - Unsolicited packets are dropped in silence, SYNs included: RFC 5382 REQ-4 asks that for 6 s, and then for a *port
+//!   unreachable*, unless policy forbids it. Here it does.
 //!
-//! A TCP mapping follows the connection of its first peer, and lives by its packets: others may send
-//! to it, but do not prolong it. As soon as a second connection shares the mapping, everybody's packets
-//! do, and FIN and RST shorten its life no more, since they might end the other one.
+//! A TCP mapping follows the connection of its first peer, and lives by its packets: others may send to it, but do
+//! not prolong it. As soon as a second one shares the mapping, everybody's do, and FIN and RST end nothing sooner.
 //!
 //! Without `interfaces` it is a wire between two networks: TTL and Ethernet addresses stay, and what
 //! is not IPv4 passes unchanged (IPv6 as set). With them it is a router, and routes IPv6 and what stays
@@ -39,7 +38,8 @@
 //! Fragments, in any order, are put together first, and leave as long (RFC 4787 REQ-14).
 //!
 //! What it does not do: application-level gateways (RFC 4787 REQ-10 wants them off), ports below `first_port` for
-//! inside ports below it, other protocols than TCP, UDP and ICMP, translation between IPv4 and IPv6.
+//! inside ports below it, protocols but TCP, UDP and ICMP, IPv4 to IPv6, identifications of its own for fragments
+//! (RFC 6864, 5.3).
 //!
 //! Memory: an inside endpoint takes 19 bytes of `inside` (11 in a full line), a mapping 32 bytes and
 //! its place in the queue 4: both directions 59 bytes. The inbound direction needs no table:

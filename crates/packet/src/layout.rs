@@ -315,10 +315,18 @@ impl Layout {
         }
     }
 
+    /// A first fragment need not hold the whole header over IPv4 (RFC 791, 3.2); over IPv6 it must (RFC 7112).
     fn read_tcp(&mut self, present: &[u8], l4: u16) -> Result<(), Malformed> {
         let at = usize::from(l4);
+        let goes_on = self.is_first_fragment() && self.has_ipv4();
+        if goes_on && at + TCP_LEN > self.end() {
+            return Ok(());
+        }
         let h = chunk::<TCP_LEN>(present, at).ok_or(Malformed::TcpHeaderTruncated)?;
         let header_len = usize::from(h[12] >> 4) * 4;
+        if goes_on && at + header_len > self.end() {
+            return Ok(());
+        }
         if header_len < TCP_LEN || at + header_len > self.end() {
             return Err(Malformed::TcpHeaderLength);
         }
@@ -616,6 +624,44 @@ mod tests {
             assert!(cut.malformed().is_some() && !cut.has_transport());
             assert_eq!((cut.has_ipv4(), cut.has_ipv6()), (whole.has_ipv4(), whole.has_ipv6()));
         }
+    }
+
+    /// As much of a TCP segment, of 28 bytes of header and 4 more, as its first fragment has.
+    fn first_fragment(version: u8, len: u16) -> Vec<u8> {
+        let mut bytes = match version {
+            4 => {
+                [&[0; 12][..], &[8, 0, 0x45, 0, 0, 20 + len as u8, 0, 9, 0x20, 0, 64, 6], &[0; 10]]
+                    .concat()
+            }
+            _ => {
+                let fragment = [6, 0, 0, 1, 0, 0, 0, 9];
+                let header = [0x86, 0xdd, 0x60, 0, 0, 0, 0, 8 + len as u8, 44, 64];
+                [&[0; 12][..], &header, &[0; 32], &fragment].concat()
+            }
+        };
+        let mut segment = [0; 32];
+        segment[12] = 7 << 4;
+        bytes.extend(&segment[..usize::from(len)]);
+        bytes
+    }
+
+    #[test]
+    fn a_tcp_header_may_go_on_in_the_next_fragment_of_ipv4() {
+        let read = |bytes: &[u8], wire_len: usize| parse(bytes, wire_len as u32);
+        for len in [8, 16, 24] {
+            let bytes = first_fragment(4, len);
+            let layout = read(&bytes, bytes.len());
+            assert_eq!((layout.malformed(), layout.has_tcp()), (None, false), "{len}");
+            assert!(layout.is_first_fragment() && layout.has_ipv4());
+            let bytes = first_fragment(6, len);
+            let malformed = read(&bytes, bytes.len()).malformed();
+            assert!(malformed.is_some(), "{len}");
+        }
+        let whole = first_fragment(4, 32);
+        assert!(read(&whole, whole.len()).has_tcp());
+        // Of what the capture has cut off nobody knows.
+        let cut = read(&whole[..60], whole.len());
+        assert_eq!(cut.malformed(), Some(Malformed::TcpHeaderTruncated));
     }
 
     #[test]

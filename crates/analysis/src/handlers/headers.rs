@@ -67,8 +67,12 @@ impl<'p> Interpreter<'p> {
         Ok(())
     }
 
+    fn fragment(&mut self) -> Term {
+        self.terms.symbol("packet.is_fragment", crate::expr::Sort::Bool, NUMBER)
+    }
+
     fn later_fragment(&mut self) -> Term {
-        let fragment = self.terms.symbol("packet.is_fragment", crate::expr::Sort::Bool, NUMBER);
+        let fragment = self.fragment();
         let first = self.terms.symbol("packet.is_first_fragment", crate::expr::Sort::Bool, NUMBER);
         let later = self.terms.not(first);
         self.terms.both(fragment, later)
@@ -76,7 +80,7 @@ impl<'p> Interpreter<'p> {
 
     fn fragments(&mut self) -> Eval<()> {
         let bool = crate::expr::Sort::Bool;
-        let fragment = self.terms.symbol("packet.is_fragment", bool, NUMBER);
+        let fragment = self.fragment();
         let first = self.terms.symbol("packet.is_first_fragment", bool, NUMBER);
         self.implies(first, fragment)?;
         if self.program.module.packets == Packets::Datagrams {
@@ -97,7 +101,8 @@ impl<'p> Interpreter<'p> {
         self.implies(ipv4, says)
     }
 
-    /// A transport header is there when the protocol says so, but for later fragments.
+    /// A transport header is there when the protocol says so, but for later fragments, and for a TCP header that goes
+    /// on in one.
     fn transport(&mut self, header: &str, over: &[(&'static str, u128)]) -> Eval<()> {
         let well_formed = self.program.module.packets != Packets::Frames;
         let present = self.presence(header);
@@ -112,7 +117,17 @@ impl<'p> Interpreter<'p> {
         let whole = self.terms.not(later);
         let expected = self.terms.both(announced, whole);
         self.implies(present, expected)?;
-        if well_formed { self.implies(expected, present) } else { Ok(()) }
+        if !well_formed {
+            return Ok(());
+        }
+        let (fragment, ipv4) = (self.fragment(), self.presence("ipv4"));
+        let goes_on = match header {
+            "tcp" => self.terms.both(fragment, ipv4),
+            _ => later,
+        };
+        let all = self.terms.not(goes_on);
+        let surely = self.terms.both(expected, all);
+        self.implies(surely, present)
     }
 
     /// Only ICMP errors hold another packet.

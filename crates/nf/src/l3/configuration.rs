@@ -42,6 +42,11 @@ impl Interface {
         self.addresses.iter().any(|own| own.contains(address))
     }
 
+    /// The addresses that mean all hosts of its link.
+    pub fn broadcasts(&self) -> impl Iterator<Item = IpAddr> {
+        self.addresses.iter().flat_map(|own| own.broadcasts()).flatten()
+    }
+
     /// Whether it answers solicitations of `address`.
     pub fn answers(&self, address: IpAddr) -> bool {
         self.has(address) || self.answer_for.iter().any(|prefix| prefix.contains(address))
@@ -189,15 +194,23 @@ impl Reader<'_> {
     }
 
     fn check_interfaces(&mut self) {
-        let mut seen: BTreeMap<IpAddr, String> = BTreeMap::new();
+        let mut seen = BTreeMap::new();
         let interfaces = self.found.interfaces.clone();
         for interface in &interfaces {
+            let place = format!("interfaces.{}.answer_for", interface.name);
+            for prefix in &interface.answer_for {
+                if let Some(why) = why_not_answer_for(interface, *prefix) {
+                    self.refuse::<()>(&place, &why);
+                }
+            }
             let place = format!("interfaces.{}.addresses", interface.name);
             for own in &interface.addresses {
                 if let Some(why) = why_not_own(interface, *own, &interfaces) {
                     self.refuse::<()>(&place, &why);
                 }
-                if let Some(other) = seen.insert(own.address, interface.name.clone()) {
+                // A link-local one may be had on each link.
+                let link = special::is_link_local(own.address).then_some(interface.port);
+                if let Some(other) = seen.insert((own.address, link), interface.name.clone()) {
                     let why = format!("{} is given twice, to `{other}` too", own.address);
                     self.refuse::<()>(&place, &why);
                 }
@@ -234,10 +247,18 @@ impl Reader<'_> {
         if let Some(why) = self.why_not_to(to) {
             return self.refuse(&format!("{path}to"), &why);
         }
-        if let Some(why) = via.and_then(|via| self.why_not_via(to, via)) {
+        if via.is_some_and(|via| via.is_ipv4() != to.address.is_ipv4()) {
+            let why = format!("it and {to} are of different versions of IP");
             return self.refuse(&format!("{path}via"), &why);
         }
         let port = self.port_towards(place, via, name)?;
+        if let Some((via, why)) = via.and_then(|via| Some((via, self.why_no_neighbour(via, port)?)))
+        {
+            return self.refuse(
+                &format!("{path}via"),
+                &format!("{via} is {why}; write that of the next router"),
+            );
+        }
         let version = if to.address.is_ipv4() { "IPv4" } else { "IPv6" };
         let interface = self.found.interfaces.iter().find(|interface| interface.port == port)?;
         if interface.address_towards(to.address).is_none() {
@@ -262,14 +283,15 @@ impl Reader<'_> {
         Some(format!("{to} is on the link of `{}` already; leave the route out", interface.name))
     }
 
-    fn why_not_via(&self, to: Prefix, via: IpAddr) -> Option<String> {
-        if via.is_ipv4() != to.address.is_ipv4() {
-            return Some(format!("{via} and {to} are of different versions of IP"));
+    /// What else than a station at `port` has the address.
+    fn why_no_neighbour(&self, address: IpAddr, port: Port) -> Option<&'static str> {
+        let all = self.found.interfaces.iter();
+        let mut near = all.filter(|at| at.port == port || !special::is_link_local(address));
+        if near.clone().any(|interface| interface.has(address)) {
+            return Some("our own address");
         }
-        if self.found.interfaces.iter().any(|interface| interface.has(via)) {
-            return Some(format!("{via} is our own address; write that of the next router"));
-        }
-        (!special::is_host(via)).then(|| format!("{via} is no host's address"))
+        let is_broadcast = near.any(|interface| interface.broadcasts().any(|all| all == address));
+        (is_broadcast || !special::is_host(address)).then_some("no host's address")
     }
 
     /// The port that leads to the neighbour `address`: as given, or whose link it is on.
@@ -309,15 +331,13 @@ impl Reader<'_> {
         let port = fields.take("port", Some(Optional::<Name>(None)));
         self.mistakes.extend(fields.finish().0);
         let (address, mac, name) = (address?, mac?, port?.0);
-        let own = self.found.interfaces.iter().any(|interface| interface.has(address));
-        if own || !special::is_host(address) {
-            let what = if own { "our own address" } else { "no host's address" };
-            return self.refuse(&format!("{path}address"), &format!("{address} is {what}"));
-        }
         if mac.is_multicast() || mac == MacAddr::ZERO {
             return self.refuse(&format!("{path}mac"), &format!("{mac} is no station's address"));
         }
         let port = self.port_towards(place, Some(address), name)?;
+        if let Some(what) = self.why_no_neighbour(address, port) {
+            return self.refuse(&format!("{path}address"), &format!("{address} is {what}"));
+        }
         self.found.neighbours.push(Neighbour { address, mac, port });
         Some(())
     }
@@ -338,6 +358,20 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+fn why_not_answer_for(interface: &Interface, prefix: Prefix) -> Option<String> {
+    if prefix != prefix.network() {
+        return Some(format!("\"{prefix}\" has host bits set; write \"{}\"", prefix.network()));
+    }
+    let nobody = |special: &Prefix| special.contains(prefix.address);
+    if special::not_forwardable().any(|special| nobody(&special)) {
+        return Some(format!("{prefix} has no hosts' addresses; leave it out"));
+    }
+    // Its hosts would be asked for, and we would answer.
+    let whole = |own: &&Prefix| prefix.length <= own.length && prefix.contains(own.address);
+    let own = interface.addresses.iter().find(whole)?;
+    Some(format!("{prefix} has all hosts of the link {}; write a part of it", own.network()))
 }
 
 fn why_not_own(interface: &Interface, own: Prefix, all: &[Interface]) -> Option<String> {

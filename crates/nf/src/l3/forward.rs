@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use anabranch_packet::checksum::{Check, verify};
 use anabranch_packet::craft::IcmpError;
 use anabranch_packet::fragment::cut;
 use anabranch_packet::{Mode, Packet, Port};
@@ -208,6 +209,10 @@ impl L3 {
         turn: &mut Turn<'_>,
     ) -> Verdict {
         match hop {
+            // What is damaged was not sent to anybody (RFC 1122, 4.1.3.4).
+            NextHop::Own if verify(packet).transport == Check::Invalid => {
+                Drop(Builtin::NotForwardable)
+            }
             NextHop::Own => {
                 self.report(packet, IcmpError::PortUnreachable, cx, turn);
                 Drop(Builtin::Answered)

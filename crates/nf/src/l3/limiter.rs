@@ -5,22 +5,33 @@ pub const INTERVAL_NS: u64 = 1_000_000;
 /// ICMP errors that may follow each other at once.
 pub const BURST: u64 = 50;
 
+/// Who is further behind than this is at another time of a capture, and has a bucket of its own.
+const BEHIND_NS: u64 = 1_000_000_000;
+
 /// A token bucket (RFC 4443, 2.4 (f); RFC 1812, 4.3.2.8), as the time at which it will be full:
 /// each error adds the interval to it, and it may lie at most the burst ahead.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Limiter {
     full_at: u64,
+    /// When the latest error was sent. Who is a little behind has that time.
+    latest: u64,
 }
 
 impl Limiter {
+    /// The one that holds at `now`, of that of all workers and the `own` of one that is far behind the others.
+    pub fn or<'a>(&'a mut self, own: &'a mut Self, now: u64) -> &'a mut Self {
+        if self.latest > now.saturating_add(BEHIND_NS) { own } else { self }
+    }
+
     /// Whether an error may be sent at `now`, in nanoseconds.
     pub fn allows(self, now: u64) -> bool {
-        self.full_at <= now.saturating_add((BURST - 1) * INTERVAL_NS)
+        self.full_at <= self.latest.max(now).saturating_add((BURST - 1) * INTERVAL_NS)
     }
 
     /// An error has been sent at `now`.
     pub fn spend(&mut self, now: u64) {
-        self.full_at = self.full_at.max(now).saturating_add(INTERVAL_NS);
+        self.latest = self.latest.max(now);
+        self.full_at = self.full_at.max(self.latest).saturating_add(INTERVAL_NS);
     }
 }
 
@@ -37,6 +48,21 @@ mod tests {
             allowed
         });
         allowed.count() as u64
+    }
+
+    #[test]
+    fn who_is_behind_has_what_is_left_or_its_own() {
+        let (mut all, mut own) = (Limiter::default(), Limiter::default());
+        let start = 1_700_000_000_000_000_000;
+        assert_eq!(sent(&mut all, start, 20), 20);
+        // By less than a second: of the same burst.
+        assert_eq!(sent(all.or(&mut own, start - BEHIND_NS), start - BEHIND_NS, 1_000), BURST - 20);
+        assert_eq!(own.full_at, 0);
+        // By hours: as if nobody was ahead.
+        let behind = start - 3_600_000_000_000;
+        assert_eq!(sent(all.or(&mut own, behind), behind, 1_000), BURST);
+        assert_eq!(sent(all.or(&mut own, behind), behind + INTERVAL_NS, 1_000), 1);
+        assert_eq!(sent(all.or(&mut own, start), start + 10 * INTERVAL_NS, 1_000), 10);
     }
 
     #[test]

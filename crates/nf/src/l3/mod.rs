@@ -46,6 +46,7 @@ pub use self::configuration::TABLES;
 use self::configuration::{Configuration, Interface, Route};
 pub use self::learned::Learned;
 use self::learned::Turn;
+use self::limiter::Limiter;
 pub use self::limiter::{BURST as ERRORS_AT_ONCE, INTERVAL_NS as ERROR_INTERVAL_NS};
 use self::neighbours::{Neighbour, Neighbours};
 use self::next_hop::NextHop;
@@ -72,12 +73,15 @@ pub struct L3 {
     groups: Vec<Vec<Ipv6Addr>>,
     /// Whether an interface clamps segment sizes.
     clamps: bool,
+    /// Our addresses, link-local ones of all links among them: whose they are says `is_own`.
     own: AddressSet,
     /// The broadcast addresses of our links.
     broadcasts: AddressSet,
     ipv4: Trie,
     ipv6: Trie,
     neighbours: Neighbours,
+    /// The rate of errors while another worker is far ahead, over captures.
+    limiter: Limiter,
     /// What all workers have learned, and how many of its changes are in `neighbours`.
     learned: Arc<Learned>,
     seen: u64,
@@ -116,8 +120,10 @@ impl L3 {
             groups: interfaces.iter().map(|interface| listen::groups(interface.as_ref())).collect(),
             clamps: configuration.interfaces.iter().any(|interface| interface.clamp_mss),
             interfaces,
-            own: AddressSet::new(addresses.clone().map(|own| own.address)),
-            broadcasts: AddressSet::new(addresses.flat_map(|own| broadcasts(*own))),
+            own: AddressSet::new(addresses.map(|own| own.address)),
+            broadcasts: AddressSet::new(
+                configuration.interfaces.iter().flat_map(Interface::broadcasts),
+            ),
             neighbours,
             learned,
             scratch: vec![0; SCRATCH_LEN].into(),
@@ -261,10 +267,21 @@ impl L3 {
         }
     }
 
+    /// Whether `address` is ours where a packet has come by `port`.
+    fn is_own(&self, port: Port, address: IpAddr) -> bool {
+        is_own(&self.own, self.interface(port), address)
+    }
+
     #[inline(always)]
     fn interface(&self, port: Port) -> Option<&Interface> {
         self.interfaces.get(usize::from(port.index()))?.as_ref()
     }
+}
+
+/// Whether `address` is one of our `own` at `interface`: a link-local one is on its own link only.
+fn is_own(own: &AddressSet, interface: Option<&Interface>, address: IpAddr) -> bool {
+    let here = || interface.is_some_and(|interface| interface.has(address));
+    own.has(address) && (!special::is_link_local(address) || here())
 }
 
 /// The next hops that an interface's own address brings: those of its prefix, which is nowhere
@@ -272,13 +289,9 @@ impl L3 {
 fn connected(interface: &Interface, own: Prefix) -> impl Iterator<Item = (Prefix, NextHop)> {
     let link_local = special::is_link_local(own.address);
     let hop = if link_local { NextHop::Nowhere } else { NextHop::OnLink(interface.port) };
-    let nowhere = broadcasts(own).map(|address| (Prefix::host(address), NextHop::Nowhere));
+    let broadcasts = own.broadcasts().into_iter().flatten();
+    let nowhere = broadcasts.map(|address| (Prefix::host(address), NextHop::Nowhere));
     std::iter::once((own.network(), hop)).chain(nowhere)
-}
-
-/// The broadcast addresses of the link that an interface's own address is on.
-fn broadcasts(own: Prefix) -> impl Iterator<Item = IpAddr> {
-    own.broadcasts().into_iter().flatten()
 }
 
 /// The rows of a trie: those of `table` whose address `octets` takes.
@@ -305,6 +318,7 @@ impl Default for L3 {
             ipv4: Trie::empty(),
             ipv6: Trie::empty(),
             neighbours: Neighbours::none(),
+            limiter: Limiter::default(),
             learned: Arc::default(),
             seen: 0,
             scratch: Box::default(),

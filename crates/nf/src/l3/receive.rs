@@ -198,8 +198,8 @@ impl L3 {
             return Some(self.resolve_arp(packet, cx));
         }
         let own = match (packet.ipv4(), packet.ipv6()) {
-            (Some(ipv4), _) => self.own.has4(ipv4.dst()),
-            (_, Some(ipv6)) => self.own.has6(ipv6.dst()),
+            (Some(ipv4), _) => self.is_own(packet.port(), ipv4.dst().into()),
+            (_, Some(ipv6)) => self.is_own(packet.port(), ipv6.dst().into()),
             _ => return Some(Drop(Builtin::UnsupportedProtocol)),
         };
         if strict && !is_intact(packet) {
@@ -213,6 +213,9 @@ impl L3 {
         }
         if is_query(packet) {
             return Some(self.answer_query(packet, cx));
+        }
+        if has_hops_left(packet) {
+            return Some(Drop(Builtin::NotForwardable));
         }
         let asks4 = packet.icmpv4().is_some_and(|icmp| icmp.kind() == 8);
         let asks6 = packet.icmpv6().is_some_and(|icmp| icmp.kind() == 128);
@@ -298,6 +301,30 @@ fn is_of_vlan<M: Mode>(packet: &Packet<'_, M>) -> bool {
 #[cold]
 fn has_priority_only<M: Mode>(packet: &Packet<'_, M>) -> bool {
     packet.layout().vlan_tags() == 1 && packet.vlan().is_some_and(|tag| tag.id() == 0)
+}
+
+/// Whether a source route is to be followed from here on, so that this is not where the packet was sent to: a routing
+/// header with segments left (RFC 8200, 4.4), a loose or strict source route that is not used up (RFC 791, 3.1).
+fn has_hops_left<M: Mode>(packet: &Packet<'_, M>) -> bool {
+    const FIXED: usize = 20;
+    if packet.layout().is_routed() {
+        return true;
+    }
+    let Some(ipv4) = packet.ipv4() else { return false };
+    let start = packet.layout().l3_offset();
+    let options = start + FIXED..start + usize::from(ipv4.header_len());
+    let mut rest = packet.bytes().get(options).unwrap_or_default();
+    loop {
+        match *rest {
+            [131 | 137, len, pointer, ..] => return pointer <= len,
+            [1, ref next @ ..] => rest = next,
+            [0, ..] | [] | [_] => return false,
+            [_, len, ..] => match rest.get(usize::from(len.max(2))..) {
+                Some(next) => rest = next,
+                None => return false,
+            },
+        }
+    }
 }
 
 fn is_discovery<M: Mode>(packet: &Packet<'_, M>) -> bool {

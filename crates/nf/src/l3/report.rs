@@ -6,8 +6,8 @@ use anabranch_packet::craft::{self, IcmpError};
 use anabranch_packet::{Frame, Meta, Mode, Packet, Port, Real, parse};
 
 use crate::context::Context;
-use crate::l3::L3;
 use crate::l3::learned::Turn;
+use crate::l3::{L3, is_own};
 use crate::world::World;
 
 impl L3 {
@@ -22,7 +22,7 @@ impl L3 {
         cx: &mut Context<'_, W>,
         turn: &mut Turn<'_>,
     ) {
-        if !turn.limiter().allows(cx.now()) {
+        if !turn.limiter().or(&mut self.limiter, cx.now()).allows(cx.now()) {
             return;
         }
         let (port, len) = cx.arrival().restore(packet, &mut self.quoted);
@@ -38,7 +38,8 @@ impl L3 {
         turn: &mut Turn<'_>,
     ) {
         let held = turn.held().give_up(index, &mut self.quoted);
-        if let Some((port, len, wire_len)) = held.filter(|_| turn.limiter().allows(cx.now())) {
+        let allowed = turn.limiter().or(&mut self.limiter, cx.now()).allows(cx.now());
+        if let Some((port, len, wire_len)) = held.filter(|_| allowed) {
             self.report_quoted((port, len, wire_len as u32), error, cx, turn);
         }
     }
@@ -58,16 +59,17 @@ impl L3 {
         let original = Packet::<Real>::new(&mut frame, layout);
         let interface = self.interfaces.get(usize::from(port.index())).and_then(Option::as_ref);
         let (Some((src, dst)), Some(interface)) = (addresses(&original), interface) else { return };
-        if self.own.has(src) || self.broadcasts.has(src) {
+        let is_own = |address| is_own(&self.own, Some(interface), address);
+        if is_own(src) || self.broadcasts.has(src) {
             return;
         }
         // From the very address that was written to, where it is ours (RFC 4443, 2.2 (a)).
-        let own = self.own.has(dst).then_some(dst);
+        let own = is_own(dst).then_some(dst);
         let Some(sender) = own.or_else(|| interface.address_towards(src)) else { return };
         let written = craft::icmp_error(&mut self.scratch, &original, sender, error);
         let Some(frame) = written.and_then(|len| self.scratch.get_mut(..len)) else { return };
         frame[6..12].copy_from_slice(&interface.mac.octets());
-        turn.limiter().spend(cx.now());
+        turn.limiter().or(&mut self.limiter, cx.now()).spend(cx.now());
         cx.emit(port, frame);
     }
 }

@@ -69,7 +69,7 @@ impl L3 {
         turn: &mut Turn<'_>,
     ) -> bool {
         let station = !mac.is_multicast() && mac != MacAddr::ZERO;
-        if !station || self.own.has(address) {
+        if !station || self.is_own(port, address) {
             return false;
         }
         let wanted = || add && self.interface(port).is_some_and(|at| at.is_on_link(address));
@@ -210,7 +210,8 @@ impl L3 {
         let len = match (interface.address_towards(neighbour.address), neighbour.address) {
             (Some(IpAddr::V4(from)), IpAddr::V4(whom)) => craft::arp_request(out, mac, from, whom),
             (Some(IpAddr::V6(from)), IpAddr::V6(whom)) => {
-                craft::neighbour_solicitation(out, mac, from, whom)
+                let known = neighbour.is_resolved.then(|| neighbour.mac());
+                craft::neighbour_solicitation(out, mac, from, whom, known)
             }
             _ => None,
         };

@@ -55,22 +55,25 @@ fn put_arp(
     Some(writer.len())
 }
 
-/// Asks the group that `target` must be in for its Ethernet address. A sender that has no address
+/// Asks the group that `target` must be in for its Ethernet address, or itself where that is `known` and may be
+/// another by now (RFC 4861, 7.3.3). A sender that has no address
 /// yet (`::`) asks whether `target` is taken, and names no Ethernet address (RFC 4861, 4.3).
 pub fn neighbour_solicitation(
     out: &mut [u8],
     sender_mac: MacAddr,
     sender_ip: Ipv6Addr,
     target: Ipv6Addr,
+    known: Option<MacAddr>,
 ) -> Option<usize> {
     let [.., a, b, c] = target.octets();
     let tail = [u16::from(a) | 0xff00, u16::from_be_bytes([b, c])];
     let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, tail[0], tail[1]);
-    let dst = MacAddr::new(0x33, 0x33, 0xff, a, b, c);
+    let to = if known.is_some() { target } else { group };
+    let dst = known.unwrap_or(MacAddr::new(0x33, 0x33, 0xff, a, b, c));
     let mut writer = Writer::new(out);
     writer.link(&Link { src: sender_mac, dst, tags: [None; 2] }, ethertype::IPV6)?;
     let option = (!sender_ip.is_unspecified()).then_some((SOURCE_LINK_ADDRESS, sender_mac));
-    put_neighbour(writer, (sender_ip, group), [SOLICITATION, 0], target, option)
+    put_neighbour(writer, (sender_ip, to), [SOLICITATION, 0], target, option)
 }
 
 /// Answers a neighbour solicitation: its target is at `mac`, which is a router's if `is_router`.

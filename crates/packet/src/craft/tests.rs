@@ -133,7 +133,7 @@ fn neighbours_ask_and_answer() {
     for src in ["fe80::9", "::"] {
         let src: Ipv6Addr = src.parse().unwrap();
         let mut asked = vec![0; 200];
-        let len = neighbour_solicitation(&mut asked, asker, src, target).unwrap();
+        let len = neighbour_solicitation(&mut asked, asker, src, target, None).unwrap();
         asked.truncate(len);
         with_packet(&mut asked, |packet| {
             assert_eq!(packet.ethernet().dst().to_string(), "33:33:ff:03:04:05");
@@ -167,7 +167,8 @@ fn neighbours_ask_and_answer() {
 #[test]
 fn neighbours_in_fragments_are_ignored() {
     let (mut asked, target) = (vec![0; 200], "fe80::1:2ff:fe03:405".parse().unwrap());
-    let len = neighbour_solicitation(&mut asked, MAC, "fe80::9".parse().unwrap(), target).unwrap();
+    let len =
+        neighbour_solicitation(&mut asked, MAC, "fe80::9".parse().unwrap(), target, None).unwrap();
     asked.truncate(len);
     let next = std::mem::replace(&mut asked[20], 44);
     asked[19] += 8;

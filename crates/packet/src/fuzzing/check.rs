@@ -199,6 +199,11 @@ pub fn embedded(bytes: &[u8], value: u64) {
     let mut quoted = bytes.to_vec();
     let [a, b, c, d, e, f, ..] = value.to_le_bytes();
     let (src, port) = (Ipv4Addr::new(a, b, c, d), u16::from_le_bytes([e, f]));
+    let layout = parse(bytes, bytes.len() as u32);
+    if layout.is_first_fragment() && !layout.has_transport() {
+        // The ports of a header that goes on in the next fragment can be told in a quotation only.
+        return;
+    }
     let Some(mut error) = error_about(&mut quoted) else { return };
     with_packet(&mut error, |mut packet| {
         if let Some(mut inner) = packet.embedded_mut() {

@@ -124,7 +124,7 @@ fn neighbours() -> Vec<Vec<u8>> {
     let (a, b) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
     let mut request = crafted_by(|out| craft::arp_request(out, mac, a, b));
     let mut asked =
-        crafted_by(|out| craft::neighbour_solicitation(out, mac, Ipv6Addr::LOCALHOST, last));
+        crafted_by(|out| craft::neighbour_solicitation(out, mac, Ipv6Addr::LOCALHOST, last, None));
     let reply = |out: &mut [u8]| with_packet(&mut request, |p| craft::arp_reply(out, &p, mac));
     let reply = crafted_by(reply);
     let told = crafted_by(|out| {

@@ -92,6 +92,21 @@ fn pool(reassembly: &Reassembly) -> &Pool {
     }
 }
 
+/// Fragments may be shorter than a TCP header.
+#[test]
+fn a_tcp_header_in_parts_is_put_together() {
+    let mut whole = packet(3, 48);
+    whole[23] = 6;
+    whole[46] = 7 << 4;
+    mend(&mut whole);
+    let (mut reassembly, mut account) = (Reassembly::default(), Account::default());
+    let fragments = pieces(&whole, 14 + 20 + 16);
+    assert_eq!(fragments.len(), 4);
+    let came = fragments.iter().filter_map(|one| give(&mut reassembly, &mut account, 0, one));
+    assert_eq!(came.collect::<Vec<_>>(), [whole]);
+    assert_eq!(account, Account { held: 3, reassembled: 3, ..Account::default() });
+}
+
 #[test]
 fn any_order_makes_the_packet_that_was_cut() {
     let mut chance = 7_u64;

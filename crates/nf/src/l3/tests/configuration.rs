@@ -50,6 +50,19 @@ fn says_what_is_wrong_and_what_to_write() {
             lan(&format!("{both}addresses = [\"10.0.0.2/24\"]")),
             "10.0.0.0/24 is on the link of `wan` too; one prefix, one link",
         ),
+        (
+            lan("answer_for = [\"10.0.0.17/28\"]"),
+            "`interfaces.lan.answer_for`: \"10.0.0.17/28\" has host bits set; write \"10.0.0.16/28\"",
+        ),
+        (
+            lan("answer_for = [\"224.0.0.0/4\"]"),
+            "224.0.0.0/4 has no hosts' addresses; leave it out",
+        ),
+        (lan("answer_for = [\"ffff::/120\"]"), "ffff::/120 has no hosts' addresses; leave it out"),
+        (
+            lan("answer_for = [\"10.0.0.0/23\"]"),
+            "10.0.0.0/23 has all hosts of the link 10.0.0.0/24; write a part of it",
+        ),
     ] {
         let error = read(&text).unwrap_err();
         assert!(error.contains(words), "{text}\n gives: {error}");
@@ -69,6 +82,14 @@ fn says_what_is_wrong_with_routes_and_neighbours() {
         ),
         ("[[routes]]\nto = \"10.1.0.0/16\"\nvia = \"::1\"", "are of different versions of IP"),
         ("[[routes]]\nto = \"10.1.0.0/16\"\nvia = \"10.0.0.1\"", "10.0.0.1 is our own address"),
+        (
+            "[[routes]]\nto = \"10.1.0.0/16\"\nvia = \"10.0.0.255\"",
+            "10.0.0.255 is no host's address",
+        ),
+        (
+            "[[neighbours]]\naddress = \"10.0.0.0\"\nmac = \"02:00:00:00:00:09\"",
+            "setting `neighbours[0].address`: 10.0.0.0 is no host's address",
+        ),
         (
             "[[routes]]\nto = \"10.1.0.0/16\"\nvia = \"ten\"",
             "\"ten\" is no IP address; write one such as",
@@ -145,4 +166,12 @@ fn the_link_local_address_brings_no_mistakes_of_its_own() {
     assert_eq!(read(&ipv6).unwrap_err().lines().count(), 1);
     let given = lan("").replace("10.0.0.1/24", "fe80::ff:fe00:1/64");
     assert!(read(&given).unwrap().enabled());
+    // Each link may have the same one, of whichever station.
+    let twice = NETWORK.replace("02:00:00:00:00:02", "02:00:00:00:00:01");
+    assert!(read(&twice).unwrap().enabled());
+    let gateway = NETWORK.replace("2001:db8:1::1/64\"", "2001:db8:1::1/64\", \"fe80::1/64\"");
+    let gateway = gateway.replace("via = \"2001:db8:2::1\"", "via = \"fe80::1\"\nport = \"wan\"");
+    assert!(read(&gateway).unwrap().enabled());
+    let own = gateway.replace("port = \"wan\"", "port = \"lan\"");
+    assert!(read(&own).unwrap_err().contains("fe80::1 is our own address"));
 }

@@ -210,6 +210,64 @@ fn damaged_echo_requests_are_not_answered() {
     }
 }
 
+/// The echo request with a loose source route of one hop (RFC 791), of which the next is number `pointer`.
+fn with_route4(request: &[u8], pointer: u8) -> Vec<u8> {
+    let route = [1, 131, 7, pointer, 10, 0, 0, 99];
+    let mut frame = [&request[..34], &route, &request[34..]].concat();
+    frame[14] = 0x47;
+    let total_len = frame.len() as u16 - 14;
+    frame[16..18].copy_from_slice(&total_len.to_be_bytes());
+    frame[24..26].fill(0);
+    let sum = checksum::Sum::new().bytes(&frame[14..42]).checksum();
+    frame[24..26].copy_from_slice(&sum);
+    frame
+}
+
+/// The same with a routing header (RFC 8200) that has `left` segments left.
+fn with_route6(request: &[u8], left: u8) -> Vec<u8> {
+    let route = [&[58, 2, 0, left, 0, 0, 0, 0][..], &[0xfd; 16]].concat();
+    let mut frame = [&request[..54], &route, &request[54..]].concat();
+    frame[20] = 43;
+    let payload_len = frame.len() as u16 - 54;
+    frame[18..20].copy_from_slice(&payload_len.to_be_bytes());
+    frame
+}
+
+#[test]
+fn nobody_is_answered_before_the_end_of_a_source_route() {
+    let request4 = echo_request("10.0.0.7", "10.0.0.1", b"data");
+    let request6 = echo_request("2001:db8:1::7", "2001:db8:1::1", b"data");
+    for (frame, reason) in [
+        (with_route4(&request4, 4), Builtin::NotForwardable),
+        (with_route4(&request4, 8), Builtin::Answered),
+        (with_route6(&request6, 1), Builtin::NotForwardable),
+        (with_route6(&request6, 0), Builtin::Answered),
+    ] {
+        let mut router = Router::new(NETWORK);
+        let outcome = router.send(LAN, &frame);
+        assert_eq!(outcome.received, Some(drop(reason)), "{frame:02x?}");
+        assert_eq!(outcome.emitted.is_empty(), reason == Builtin::NotForwardable);
+    }
+}
+
+#[test]
+fn a_link_local_address_is_ours_on_its_own_link() {
+    let mut router = Router::new(NETWORK);
+    for (own, answers) in [("fe80::ff:fe00:1", 1), ("fe80::ff:fe00:2", 0)] {
+        let outcome = router.send(LAN, &echo_request("fe80::7", own, b"x"));
+        assert_eq!(outcome.emitted.len(), answers, "{own}");
+    }
+}
+
+#[test]
+fn damaged_udp_to_ourselves_is_dropped_in_silence() {
+    let mut router = Router::new(NETWORK);
+    let mut frame = outbound("10.0.0.7", "10.0.0.1", 30);
+    *frame.last_mut().unwrap() ^= 1;
+    let outcome = router.send(LAN, &frame);
+    assert_eq!((outcome.verdict, outcome.emitted), (drop(Builtin::NotForwardable), vec![]));
+}
+
 #[test]
 fn what_a_translator_may_want_is_not_taken() {
     let mut router = Router::new(NETWORK);

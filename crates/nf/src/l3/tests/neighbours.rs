@@ -55,6 +55,11 @@ fn question_in(emitted: &[(Port, Vec<u8>)], dst: MacAddr) -> Vec<u8> {
         None => {
             let message = craft::neighbour_message(packet).unwrap();
             assert_eq!((message.is_solicitation, message.target), (true, v6(HOST6)));
+            let whom = packet.ipv6().unwrap().dst();
+            assert!(
+                whom.is_multicast() == dst.is_multicast()
+                    && (whom.is_multicast() || whom == v6(HOST6))
+            );
             assert_eq!(message.mac, Some(LAN_MAC));
             assert_eq!(packet.ipv6().unwrap().src(), v6("2001:db8:1::1"));
         }
@@ -246,7 +251,7 @@ fn a_known_neighbour_that_moves_is_followed_but_a_static_one_stays() {
 }
 
 fn solicitation(sender: &str, target: &str) -> Vec<u8> {
-    made(|out| craft::neighbour_solicitation(out, HOST_MAC, v6(sender), v6(target)))
+    made(|out| craft::neighbour_solicitation(out, HOST_MAC, v6(sender), v6(target), None))
 }
 
 #[test]
@@ -379,6 +384,8 @@ fn an_ipv6_neighbour_is_solicited_and_its_advertisement_learned() {
     router.now += 30 * SECOND - 1;
     let outcome = to_host6(&mut router);
     assert_eq!((outcome.verdict, &outcome.emitted[..]), (Verdict::Forward(LAN), &[][..]));
+    router.now += 1;
+    question(&to_host6(&mut router), HOST_MAC);
 }
 
 #[test]

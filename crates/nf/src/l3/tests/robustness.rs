@@ -25,7 +25,9 @@ fn samples() -> Vec<Vec<u8>> {
     add(&|out| craft::arp_request(out, HOST_MAC, v4("10.0.0.7"), v4("10.0.0.1")));
     let query = craft::ListenerQuery { group: None, is_version_1: false };
     add(&|out| craft::listener_query(out, HOST_MAC, v6("fe80::7"), query));
-    add(&|out| craft::neighbour_solicitation(out, HOST_MAC, v6("fe80::7"), v6("2001:db8:1::1")));
+    add(&|out| {
+        craft::neighbour_solicitation(out, HOST_MAC, v6("fe80::7"), v6("2001:db8:1::1"), None)
+    });
     for (src, dst) in [("10.0.0.7", "10.0.0.1"), ("fe80::7", "2001:db8:1::1")] {
         let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
         add(&|out| craft::echo(out, &link, src, dst, echo, b"payload"));

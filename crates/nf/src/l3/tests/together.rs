@@ -35,10 +35,10 @@ fn frame(kind: u8, host: u8, moved: bool) -> (Port, Vec<u8>) {
     let ours6 = Ipv6Addr::from([&ours6[..7], &[1]].concat().first_chunk::<8>().copied().unwrap());
     match kind % 9 {
         0 => (LAN, made(|out| craft::arp_request(out, mac, v4, ours4))),
-        1 => (LAN, made(|out| craft::neighbour_solicitation(out, mac, v6, ours6))),
+        1 => (LAN, made(|out| craft::neighbour_solicitation(out, mac, v6, ours6, None))),
         2 => (LAN, answer(&made(|out| craft::arp_request(out, LAN_MAC, ours4, v4)), mac)),
         3 => {
-            let asked = made(|out| craft::neighbour_solicitation(out, LAN_MAC, ours6, v6));
+            let asked = made(|out| craft::neighbour_solicitation(out, LAN_MAC, ours6, v6, None));
             (LAN, answer(&asked, mac))
         }
         4 => (WAN, with_hops(&inbound("203.0.113.5", &v4.to_string(), 9), 1)),
@@ -91,6 +91,21 @@ proptest! {
             prop_assert_eq!(wait(&mut several, now), one.wait(0), "before packet {}", number);
             let (expected, found) = (one.send(port, &frame), several[worker].send(port, &frame));
             prop_assert_eq!(found, expected, "packet {}, kind {}", number, kind % 9);
+        }
+    }
+}
+
+/// Over captures, where one worker is hours ahead of another: an error a second is due, and sent by whoever has it.
+#[test]
+fn who_is_ahead_uses_up_nobodys_errors() {
+    let mut several = workers(NETWORK, 3);
+    let expired = with_hops(&outbound("10.0.0.7", "203.0.113.5", 9), 1);
+    let start = several[0].now;
+    for second in 0..200 {
+        for (worker, ahead) in [(2, 7_200), (0, 0), (1, 60)] {
+            several[worker].now = start + (ahead + second) * SECOND;
+            let outcome = several[worker].send(LAN, &expired);
+            assert_eq!(outcome.emitted.len(), 1, "worker {worker}, second {second}");
         }
     }
 }
