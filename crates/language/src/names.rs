@@ -42,7 +42,6 @@ pub const ALLOCATOR: &[Operation] = &[
     writes("free", 1),
     writes("refresh", 3),
     writes("touch", 2),
-    writes("touch", 2),
     reads("is_allocated", 2),
     reads("get", 2),
     writes("set", 2),

@@ -377,6 +377,11 @@ const MODULES: &[(&str, u32, &str)] = &[
         "give the reason another name",
     ),
     (
+        "#[network_function(ports(a))]\npub mod m {\n enum Reason {\n  OverQuota,\n  Over_Quota }\n struct N { c: Counter }\n impl N { fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict { Flood } }\n}",
+        5,
+        "another reason is counted as `over-quota` too",
+    ),
+    (
         "#[network_function(ports(a))]\npub mod m {\n enum Command { Add(u8) }\n struct N { c: Counter }\n}",
         3,
         "`Variant { name: type }`",

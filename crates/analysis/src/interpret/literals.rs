@@ -54,14 +54,14 @@ impl<'p> Interpreter<'p> {
     /// Makes paths of an integer that is one of several.
     pub(crate) fn one(&mut self, value: Value) -> Eval {
         let Value::OneOf(numbers) = value else { return Ok(value) };
-        let mut last = 0;
+        let mut left = numbers.len();
         for (number, condition) in numbers.iter() {
-            last = *number;
-            if self.decide(*condition)? {
-                break;
+            left -= 1;
+            if left == 0 || self.decide(*condition)? {
+                return Ok(Value::Literal(*number));
             }
         }
-        Ok(Value::Literal(last))
+        Ok(Value::OneOf(numbers))
     }
 }
 

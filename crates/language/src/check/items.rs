@@ -61,9 +61,10 @@ impl Checker<'_> {
         }
     }
 
-    /// No reason has a word that the runtime counts under.
+    /// No reason has a word that the runtime counts under, nor another one's.
     fn reasons(&mut self) {
         let module = self.module;
+        let mut seen = std::collections::BTreeSet::new();
         for reason in module.reasons.iter().flat_map(|reasons| &reasons.variants) {
             let (name, text) = (&reason.ident, &reason.text);
             let instead = if names::BUILTIN_REASONS.contains(&text.as_str()) {
@@ -71,6 +72,10 @@ impl Checker<'_> {
             } else if names::MALFORMED_REASONS.contains(&text.as_str()) {
                 "give the reason another name".to_owned()
             } else {
+                if !seen.insert(text) {
+                    let what = format!("another reason is counted as `{text}` too");
+                    self.refuse(name.span(), what, "give the reason another name");
+                }
                 continue;
             };
             let what = format!("every network function has a reason `{text}`");
