@@ -119,7 +119,7 @@ pass! {
     portscan: 45 15,
     trojan: 38 7,
     sidejacking: 14 8,
-    prads: 140 6,
+    prads: 70 6,
     dns_tunnel: 65 30,
 }
 
