@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
+use std::panic::resume_unwind;
+use std::thread::{Builder, scope};
 
 use anabranch_nfs::{bridge, bridge_static, firewall, lb, nat, nop, policer};
 
@@ -174,12 +176,21 @@ pub fn names() -> Vec<&'static str> {
     names
 }
 
-/// Measures what `plan` says, and tells `watch` how far it is. Pins this thread to a core.
+/// Measures what `plan` says, and tells `watch` how far it is.
 ///
 /// # Errors
 /// [`BenchError::Unknown`] before anything is measured; else whatever keeps a function from being
 /// measured.
-pub fn run(plan: &Plan, watch: &mut dyn FnMut(Step)) -> Result<Document, BenchError> {
+pub fn run(plan: &Plan, watch: &mut (dyn FnMut(Step) + Send)) -> Result<Document, BenchError> {
+    // A thread of its own is pinned: what the caller starts later may run on every core.
+    scope(|threads| {
+        let measuring = Builder::new().spawn_scoped(threads, || measure(plan, watch));
+        let measured = measuring.map_err(BenchError::Threads)?.join();
+        measured.unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+fn measure(plan: &Plan, watch: &mut dyn FnMut(Step)) -> Result<Document, BenchError> {
     let contenders = chosen(&plan.nfs)?;
     let workers: BTreeSet<usize> = plan.workers.iter().copied().chain([1]).collect();
     let workers: Vec<usize> = workers.into_iter().collect();
@@ -242,6 +253,8 @@ fn chosen(nfs: &[String]) -> Result<Vec<Box<dyn Contender>>, BenchError> {
 
 #[cfg(test)]
 mod tests {
+    use anabranch_runtime::cores::Cores;
+
     use super::*;
 
     fn plan(nfs: &[&str], flows: &[usize], workers: &[usize]) -> Plan {
@@ -348,6 +361,13 @@ mod tests {
         assert!(matches!(alone, Err(BenchError::Unknown(name)) if name == "anti-ddos"));
         let few = run(&plan(&["nat/tight-pool"], &[100], &[]), &mut |_| {});
         assert!(matches!(few, Err(BenchError::Settings(_))));
+    }
+
+    #[test]
+    fn who_asks_keeps_all_cores() {
+        let before = Cores::allowed().count();
+        run(&plan(&["nop"], &[10], &[]), &mut |_| {}).unwrap();
+        assert_eq!(Cores::allowed().count(), before);
     }
 
     #[test]
