@@ -55,7 +55,8 @@ pub struct RunReport {
     pub mpps: f64,
     /// Billions of bits read a second, of `bytes_read`.
     pub gbps: f64,
-    /// Time from a batch's arrival at a worker to its release; absent where it was not measured.
+    /// Time from a batch's arrival at a worker to its release, of a sample of all batches; absent where it was
+    /// not measured.
     pub latency_ns: Option<LatencyReport>,
     /// How packets ended under the lock; absent where state was not behind one.
     #[serde(default)]
@@ -149,7 +150,7 @@ pub struct LatencyReport {
     pub p99: u64,
     /// 999 in a thousand.
     pub p99_9: u64,
-    /// The slowest one.
+    /// The slowest one of those that were timed.
     pub max: u64,
 }
 

@@ -29,7 +29,9 @@ use crate::sync::mpsc::{Receiver, Sender};
 use crate::tally::{Counts, Tally};
 use crate::transactions::Member;
 
-/// One batch in so many is timed.
+/// Batches of a worker that are timed one after the other, from the first on: a short run has no others.
+const EACH: u32 = 512;
+/// Of those behind them one in so many is timed.
 const TIMED: u32 = 8;
 
 /// The state a worker runs on: its own shards, or all state behind one lock.
@@ -679,24 +681,52 @@ pub(crate) struct Meter {
 impl Meter {
     pub(crate) fn new() -> Self {
         let bounds = Histogram::new_with_bounds(1, 60_000_000_000, 3);
+    /// Batches that one that is timed stands for.
+    stands_for: u32,
+    /// How many are still to be timed one after the other.
+    each: u32,
         let Ok(latency) = bounds else { unreachable!("the bounds are constant and valid") };
-        Self { latency, busy: Duration::ZERO, until_timed: 1 }
+        Self { latency, busy: Duration::ZERO, until_timed: 1, stands_for: 1, each: EACH }
     }
 
     #[inline(always)]
     pub(crate) fn begin(&mut self) -> Option<Instant> {
         self.until_timed -= 1;
-        (self.until_timed == 0).then(|| {
-            self.until_timed = TIMED;
-            Instant::now()
-        })
+        (self.until_timed == 0).then(Instant::now)
     }
 
     #[inline(always)]
     pub(crate) fn end(&mut self, started: Option<Instant>, packets: usize) {
         if let Some(started) = started {
             let ns = started.elapsed().as_nanos() as u64;
-            self.latency.saturating_record_n(ns.max(1), packets as u64);
+            let packets = packets as u64 * u64::from(self.stands_for);
+            self.latency.saturating_record_n(ns.max(1), packets);
+            self.each = self.each.saturating_sub(1);
+            self.stands_for = if self.each == 0 { TIMED } else { 1 };
+            self.until_timed = self.stands_for;
         }
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    /// Time passes between batches only where a batch is timed.
+    #[test]
+    fn a_short_run_is_timed_throughout_and_a_long_one_by_samples() {
+        let mut meter = Meter::new();
+        let mut timed = |batches: u32| {
+            let begun = (0..batches).filter(|_| {
+                let timed = meter.begin();
+                meter.end(timed, 32);
+                timed.is_some()
+            });
+            (begun.count() as u32, meter.latency.len())
+        };
+        assert_eq!(timed(8), (8, 8 * 32));
+        assert_eq!(timed(EACH - 8), (EACH - 8, u64::from(EACH) * 32));
+        // Each stands for as many as are not timed: cold caches do not count eight times.
+        assert_eq!(timed(80 * TIMED), (80, u64::from(EACH + 80 * TIMED) * 32));
     }
 }

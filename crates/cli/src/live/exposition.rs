@@ -89,7 +89,7 @@ fn totals(text: &mut Exposition<'_>, report: &RunReport) {
         ]
     });
     let latency = latency.map(|(part, ns)| (vec![("quantile", part.to_owned())], ns as f64));
-    let help = "Time from a batch's arrival at a worker to its release";
+    let help = "Time from a batch's arrival at a worker to its release, of a sample";
     text.metric("latency_ns", Gauge, help, latency.collect());
     let lock = report.lock.into_iter();
     let lock = lock.flat_map(|lock| [("readers", lock.readers), ("upgraded", lock.upgraded)]);
