@@ -37,6 +37,8 @@ pub struct Nic {
     pub(crate) table_is_of_device: bool,
     pub(crate) parsing: Parsing,
     pub(crate) hashing: fn(Class) -> Hashing,
+    /// Selections that Linux's driver takes, of those that the device hashes.
+    pub(crate) told: fn(Class, &HashInput) -> bool,
 }
 
 /// How a device holds its key, where that differs from how operators write it.
@@ -133,6 +135,12 @@ impl Nic {
     /// What the NIC can do with packets of `class`.
     pub fn hashing(&self, class: Class) -> Hashing {
         (self.hashing)(self.seen_as(class))
+    }
+
+    /// Whether Linux's driver of the NIC takes `input` for `class`, of which `ethtool` has a word, by
+    /// `ethtool -N DEV rx-flow-hash`.
+    pub fn can_be_told(&self, class: Class, input: &HashInput) -> bool {
+        (self.told)(class, input)
     }
 
     /// All fields that the NIC can hash for `class` at once; MAC addresses only where there is

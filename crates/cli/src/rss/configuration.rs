@@ -36,19 +36,26 @@ fn constrained(port: &PortSolution) -> impl Iterator<Item = &ClassSolution> {
 
 fn ethtool(port: &PortSolution) -> String {
     let mut text = format!("  ethtool -X DEV hkey {}\n", port.key);
+    let (mut without, mut refused) = (Vec::new(), Vec::new());
     for class in constrained(port) {
-        if let Some(flow) = flow_type(class.class) {
-            let fields = letters(class);
-            let _ = writeln!(text, "  ethtool -N DEV rx-flow-hash {flow} {fields}");
+        match flow_type(class.class) {
+            Some(flow) if port.nic.can_be_told(class.class, &class.input) => {
+                let fields = letters(class);
+                let _ = writeln!(text, "  ethtool -N DEV rx-flow-hash {flow} {fields}");
+            }
+            Some(_) => refused.push(class),
+            None => without.push(class),
         }
     }
-    let without = |class: &&ClassSolution| {
-        flow_type(class.class).is_none() && has_choice(port.nic, class.class)
-    };
-    let needed = needed(constrained(port).filter(without));
-    if !needed.is_empty() {
-        let line = format!("ethtool -N has no word for some classes, to be hashed by: {needed}");
-        text += &remark(&line);
+    for (classes, why) in [
+        (without, "ethtool -N has no word for some classes"),
+        (refused, "Linux's driver does not take this of ethtool -N for some classes"),
+    ] {
+        let chosen = classes.into_iter().filter(|class| has_choice(port.nic, class.class));
+        let needed = needed(chosen);
+        if !needed.is_empty() {
+            text += &remark(&format!("{why}, to be hashed by: {needed}"));
+        }
     }
     text
 }

@@ -87,6 +87,34 @@ fn what_tools_cannot_be_told_is_said() {
     assert!(text.contains("no types of DPDK say: ipv4-tcp ipv6-tcp (tcp.src)"), "{text}");
 }
 
+/// ixgbe takes TCP with ports only, i40e SCTP without, gve nothing: a line that is refused is none to print.
+#[test]
+fn what_drivers_refuse_is_no_line() {
+    let refused =
+        "Linux's driver does not take this of ethtool -N for some classes, to be hashed by:";
+    let hosts = "p0.src = p0.dst && p0.dst = p0.src";
+    let text = shown("82599", &format!("{hosts} && p0.sport = p0.sport"));
+    assert!(text.contains("ethtool -N DEV rx-flow-hash udp4 "), "{text}");
+    let text = shown("82599", "p0.src = p0.src && p0.dst = p0.dst");
+    assert!(text.contains("ethtool -N DEV rx-flow-hash udp4 sd "), "{text}");
+    assert!(!text.contains("rx-flow-hash tcp"), "{text}");
+    let tcp = "ipv4-tcp (ipv4.src ipv4.dst), ipv6-tcp (ipv6.src ipv6.dst)";
+    assert!(text.contains(&format!("{refused} {tcp}")), "{text}");
+    let flows = format!("{hosts} && p0.sport = p0.dport && p0.dport = p0.sport");
+    assert!(shown("82599", &flows).contains("rx-flow-hash tcp4 sdfn"));
+    // What an X710 hashes of SCTP is fixed.
+    let text = shown(
+        "x710",
+        &format!("{hosts} && p0.sctp.src = p0.sctp.dst && p0.sctp.dst = p0.sctp.src"),
+    );
+    assert!(!text.contains("rx-flow-hash sctp") && !text.contains(refused), "{text}");
+    let text = shown("gvnic", &flows);
+    assert!(text.contains("ethtool -X DEV hkey") && !text.contains("rx-flow-hash"), "{text}");
+    let udp = "ipv4-udp (ipv4.src ipv4.dst udp.src udp.dst)";
+    assert!(text.contains(refused) && text.contains(udp), "{text}");
+    assert!(shown("virtio", &flows).contains("rx-flow-hash tcp4 sdfn"));
+}
+
 #[test]
 fn a_key_of_software_is_for_no_nic() {
     let text = shown("software", "p0.dst = p0.dst");
