@@ -1,6 +1,6 @@
 //! From what the workers say to the report.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anabranch_io::sink::Outputs;
 use anabranch_nf::state::TableUse;
@@ -14,7 +14,7 @@ use crate::report::{
 use crate::tally::Counts;
 use crate::worker::{Done, Finished, InstanceEnd};
 
-/// Samples of throughput that a report holds at most: every second one is dropped beyond.
+/// Samples of throughput that a report holds at most.
 const SAMPLES: usize = 400;
 
 /// Gathers the report of a run.
@@ -26,9 +26,54 @@ pub struct Account {
     /// The commands of the run, in the order in which they are carried out.
     commands: Vec<String>,
     handled: u64,
-    /// Seconds between samples, and packets at the last one.
-    interval_s: f64,
-    sampled: u64,
+    pace: Pace,
+}
+
+/// Packets handled in the course of a run, by slots of time.
+#[derive(Clone)]
+struct Pace {
+    slot_s: f64,
+    packets: Vec<f64>,
+    /// The end of what was handled.
+    end_s: f64,
+}
+
+impl Pace {
+    fn new() -> Self {
+        Self { slot_s: 0.01, packets: Vec::new(), end_s: 0.0 }
+    }
+
+    /// So many were handled evenly over the time from `from_s` to `to_s`.
+    fn add(&mut self, packets: u64, from_s: f64, to_s: f64) {
+        let to_s = to_s.max(from_s + 1e-9);
+        while to_s >= self.slot_s * SAMPLES as f64 {
+            self.widen();
+        }
+        self.end_s = self.end_s.max(to_s);
+        let slots = [from_s, to_s].map(|time_s| (time_s / self.slot_s) as usize);
+        self.packets.resize(self.packets.len().max(slots[1] + 1), 0.0);
+        let per_s = packets as f64 / (to_s - from_s);
+        for (slot, sum) in self.packets.iter_mut().enumerate().take(slots[1] + 1).skip(slots[0]) {
+            let begin_s = slot as f64 * self.slot_s;
+            *sum += per_s * (to_s.min(begin_s + self.slot_s) - from_s.max(begin_s)).max(0.0);
+        }
+    }
+
+    /// Joins two slots each, so that a long run has as many as a short one.
+    fn widen(&mut self) {
+        self.slot_s *= 2.0;
+        self.packets = self.packets.chunks(2).map(|both| both.iter().sum()).collect();
+    }
+
+    fn samples(&self) -> Vec<Sample> {
+        let sample = |(slot, packets): (usize, &f64)| {
+            let begin_s = slot as f64 * self.slot_s;
+            let t_s = self.end_s.min(begin_s + self.slot_s);
+            // What ends with a slot has nothing in the next one.
+            (t_s - begin_s > 1e-9).then(|| Sample { t_s, mpps: packets / (t_s - begin_s) / 1e6 })
+        };
+        self.packets.iter().enumerate().filter_map(sample).collect()
+    }
 }
 
 impl Account {
@@ -40,7 +85,7 @@ impl Account {
         let mut commands: Vec<&(u64, String)> = commands.iter().collect();
         commands.sort_by_key(|(at_ns, _)| *at_ns);
         let commands = commands.into_iter().map(|(_, command)| command.clone()).collect();
-        Self { report, reasons: N::REASONS, commands, handled: 0, interval_s: 0.01, sampled: 0 }
+        Self { report, reasons: N::REASONS, commands, handled: 0, pace: Pace::new() }
     }
 
     /// Packets handled so far.
@@ -67,28 +112,16 @@ impl Account {
         }
     }
 
-    /// A worker has done a job, `t` after the start. Returns the job's outputs.
-    pub fn done(&mut self, done: Done, t: Duration) -> Outputs {
+    /// A worker has done a job of the run that was `started` then. Returns the job's outputs.
+    pub fn done(&mut self, done: Done, started: Instant) -> Outputs {
         self.handled += done.packets;
         self.log(done.lines);
-        let t_s = t.as_secs_f64();
-        let last_s = self.report.samples.last().map_or(0.0, |sample| sample.t_s);
-        if t_s - last_s >= self.interval_s {
-            let mpps = (self.handled - self.sampled) as f64 / (t_s - last_s) / 1e6;
-            self.sampled = self.handled;
-            self.report.samples.push(Sample { t_s, mpps });
-            self.thin_out();
+        if done.packets > 0 {
+            let [from_s, to_s] = [done.took.start, done.took.end]
+                .map(|time| time.saturating_duration_since(started).as_secs_f64());
+            self.pace.add(done.packets, from_s, to_s);
         }
         done.outputs
-    }
-
-    /// Halves the samples when there are many, so that a long run has as many as a short one.
-    fn thin_out(&mut self) {
-        if self.report.samples.len() < SAMPLES {
-            return;
-        }
-        self.interval_s *= 2.0;
-        self.report.samples = Sample::joined(&self.report.samples, 2);
     }
 
     fn log(&mut self, lines: Vec<Line>) {
@@ -148,6 +181,7 @@ impl Account {
         self.report.log.sort_by_key(|line| line.at_ns);
         self.report.latency_ns = latency.filter(|latency| !latency.is_empty()).map(percentiles);
         self.counts(&counts);
+        self.report.samples = self.pace.samples();
         self.report.finish(elapsed);
         self.report
     }
@@ -243,8 +277,8 @@ mod tests {
         let commands = ["forget a", "forget b", "forget c", "reset", "late"].map(str::to_owned);
         let (reasons, report) = (&[][..], RunReport::new("quota"));
         let commands = commands.to_vec();
-        let mut account =
-            Account { report, reasons, commands, handled: 0, interval_s: 0.01, sampled: 0 };
+        let pace = Pace::new();
+        let mut account = Account { report, reasons, commands, handled: 0, pace };
         let no = Err("it has sent nothing");
         account.commands(&[vec![Ok(()), no, no, Err("not now")], vec![no, no, no, Err("not now")]]);
         let said: Vec<&str> =
@@ -258,13 +292,37 @@ mod tests {
         );
     }
 
+    /// Of two workers, each of which has done a job in the first and one in the second half of a second, and said so
+    /// when it was over.
+    #[test]
+    fn packets_are_told_of_when_they_were_handled() {
+        let mut pace = Pace::new();
+        for (from_s, to_s) in [(0.0, 0.5), (0.5, 1.0), (0.0, 0.4), (0.6, 1.0)] {
+            pace.add(50_000, from_s, to_s);
+        }
+        let area = |samples: &[Sample]| {
+            let begins = [0.0].into_iter().chain(samples.iter().map(|one| one.t_s));
+            begins.zip(samples).map(|(from_s, one)| (one.t_s - from_s) * one.mpps).sum::<f64>()
+        };
+        let samples = pace.samples();
+        assert_eq!(samples.last().map(|last| last.t_s), Some(1.0));
+        assert!(samples.iter().all(|one| (0.0999..0.2251).contains(&one.mpps)), "{samples:?}");
+        assert!((area(&samples) - 0.2).abs() < 1e-9);
+        // It goes on for an hour; of no time at all are those of a clock that stood still.
+        pace.add(1_000_000, 1.0, 3600.0);
+        pace.add(7, 3600.0, 3600.0);
+        let samples = pace.samples();
+        assert!(samples.len() <= SAMPLES && samples.len() > SAMPLES / 4, "{}", samples.len());
+        assert!((area(&samples) - 1.200_007).abs() < 1e-6, "{}", area(&samples));
+    }
+
     /// Places that workers have together are there once, their own as often as there are workers.
     #[test]
     fn what_workers_have_together_counts_once() {
         let report = RunReport::new("nf");
         let (reasons, commands) = (&[][..], Vec::new());
-        let mut account =
-            Account { report, reasons, commands, handled: 0, interval_s: 0.01, sampled: 0 };
+        let pace = Pace::new();
+        let mut account = Account { report, reasons, commands, handled: 0, pace };
         let table = |name: &str, used, common| TableUse {
             name: name.to_owned(),
             used,

@@ -129,7 +129,8 @@ pub fn run<N: NetworkFunction>(
     let balancing = balancing.unwrap_or(Balancing::Still);
     let crew = Crew::new(states, ports, &arrangement, balancing, clock)?;
     account.report.warnings.extend(warnings);
-    let workplace = Workplace { specs, requests, account, kept: kept.as_ref().map(Watched::new) };
+    let (looked, watched) = (Instant::now(), kept.as_ref().map(Watched::new));
+    let workplace = Workplace { specs, requests, account, looked, kept: watched };
     let mut report = crew.work(workplace, &arrangement, watch)?;
     if let Some(kept) = kept {
         kept.close(&mut report, &mut |line| watch(Moment::Ending(line)));
@@ -260,6 +261,8 @@ struct Workplace<'r> {
     specs: &'r [LiveSpec],
     requests: &'r Requests<Request>,
     account: Account,
+    /// When it was looked the last time what workers have handled.
+    looked: Instant,
     /// The store that keeps the state.
     kept: Option<Watched<'r>>,
 }
@@ -379,8 +382,9 @@ impl Workplace<'_> {
         let handled = crew.shared.handled();
         let packets = handled.saturating_sub(self.account.handled());
         let (outputs, mine) = (Outputs::default(), Vec::new());
-        let done = Done { outputs, mine, packets, sent: 0, lines };
-        self.account.done(done, started.elapsed());
+        let now = Instant::now();
+        let took = std::mem::replace(&mut self.looked, now)..now;
+        self.account.done(Done { outputs, mine, packets, sent: 0, lines, took }, started);
         watch(Moment::Handled(handled))
     }
 }

@@ -90,7 +90,7 @@ pub struct RunReport {
     pub log: Vec<LogLine>,
     /// Lines of the NF's log that were not kept because of its rate limit.
     pub logs_suppressed: u64,
-    /// Throughput over the run, for the chart. May be empty in a short run.
+    /// Throughput over the run, for the chart. Empty where nothing was handled.
     pub samples: Vec<Sample>,
     /// What the operator should know though the run went on, one sentence each.
     pub warnings: Vec<String>,

@@ -650,7 +650,7 @@ impl Coordinator<'_> {
             match self.crew.notices.recv() {
                 Ok((worker, Notice::Done(done))) => {
                     let sent = done.sent as i64;
-                    let outputs = self.account.done(done, started.elapsed());
+                    let outputs = self.account.done(done, started);
                     // A worker does its jobs in order: this is its oldest one that is missing.
                     let of_worker = pending.iter_mut().find(|chunk| chunk.is_missing(worker));
                     if let Some(chunk) = of_worker {

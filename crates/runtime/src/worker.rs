@@ -3,6 +3,7 @@
 mod handover;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -285,6 +286,8 @@ pub struct Done {
     pub sent: usize,
     /// Lines that the NF logged.
     pub lines: Vec<Line>,
+    /// When they were handled.
+    pub took: Range<Instant>,
 }
 
 /// What a worker says on the way.
@@ -507,11 +510,12 @@ impl<N: NetworkFunction> Shift<'_, N> {
             self.port.release(&mut self.batch);
         }
         self.progress = first + chunk.len() as u64;
-        self.meter.busy += started.elapsed();
+        let took = started..Instant::now();
+        self.meter.busy += took.end - started;
         let mine = self.port.clear();
         let packets = self.counts.packets() - before;
         let lines = self.worker.state.take_lines();
-        self.tell(Notice::Done(Done { outputs, mine, packets, sent, lines }));
+        self.tell(Notice::Done(Done { outputs, mine, packets, sent, lines, took }));
     }
 
     /// Sends what has been put into the outbox, and returns how many packets that were.
@@ -586,9 +590,10 @@ impl<N: NetworkFunction> Shift<'_, N> {
         let mut tally = Tally::new(&mut self.counts, self.worker.keep.then_some(&mut outputs));
         tally.arrivals = Some(&last.chunk);
         self.worker.state.come_to_end(&last.meta, &mut tally);
-        self.meter.busy += started.elapsed();
-        let lines = self.worker.state.take_lines();
-        self.tell(Notice::Done(Done { outputs, mine: Vec::new(), packets: 0, sent: 0, lines }));
+        let took = started..Instant::now();
+        self.meter.busy += took.end - started;
+        let (mine, lines) = (Vec::new(), self.worker.state.take_lines());
+        self.tell(Notice::Done(Done { outputs, mine, packets: 0, sent: 0, lines, took }));
     }
 
     fn tell(&mut self, notice: Notice) {
@@ -676,15 +681,15 @@ pub(crate) struct Meter {
     pub(crate) latency: Histogram<u64>,
     pub(crate) busy: Duration,
     until_timed: u32,
+    /// Batches that one that is timed stands for.
+    stands_for: u32,
+    /// How many are still to be timed one after the other.
+    each: u32,
 }
 
 impl Meter {
     pub(crate) fn new() -> Self {
         let bounds = Histogram::new_with_bounds(1, 60_000_000_000, 3);
-    /// Batches that one that is timed stands for.
-    stands_for: u32,
-    /// How many are still to be timed one after the other.
-    each: u32,
         let Ok(latency) = bounds else { unreachable!("the bounds are constant and valid") };
         Self { latency, busy: Duration::ZERO, until_timed: 1, stands_for: 1, each: EACH }
     }

@@ -8,8 +8,8 @@ use crate::summary::by_count;
 
 /// Width of the drawing: half of the page's, so that two charts stand side by side.
 const WIDTH: f64 = 520.0;
-/// Most points of a line.
-const POINTS: usize = 60;
+/// Most steps of a line.
+const STEPS: usize = 60;
 
 /// One bar of [`bars`].
 struct Bar {
@@ -19,12 +19,12 @@ struct Bar {
     length: f64,
 }
 
-/// The samples that are drawn: a line through hundreds of points shows nothing but how busy the machine was.
+/// The samples that are drawn: a line of hundreds of steps shows nothing but how busy the machine was.
 fn drawn(samples: &[Sample]) -> Vec<Sample> {
-    Sample::joined(samples, samples.len().div_ceil(POINTS))
+    Sample::joined(samples, samples.len().div_ceil(STEPS))
 }
 
-/// The highest point of the line that [`throughput`] draws.
+/// The highest step of the line that [`throughput`] draws.
 pub(super) fn peak(samples: &[Sample]) -> Option<Sample> {
     drawn(samples).into_iter().max_by(|one, other| one.mpps.total_cmp(&other.mpps))
 }
@@ -36,9 +36,9 @@ pub(super) fn throughput(samples: &[Sample]) -> Option<String> {
     let last = samples.last().filter(|_| samples.len() > 1)?;
     let top = round_up(highest.mpps);
     let (left, right, head, foot) = (58.0, WIDTH - 12.0, 12.0, 192.0);
-    let place = |sample: &Sample| {
-        let x = left + (right - left) * sample.t_s / last.t_s.max(f64::MIN_POSITIVE);
-        (x, foot - (foot - head) * sample.mpps / top)
+    let place = |t_s: f64, mpps: f64| {
+        let x = left + (right - left) * t_s / last.t_s.max(f64::MIN_POSITIVE);
+        (x, foot - (foot - head) * mpps / top)
     };
     let mut drawing = Drawing::new(WIDTH, 220.0);
     for quarter in 0..=4 {
@@ -47,14 +47,19 @@ pub(super) fn throughput(samples: &[Sample]) -> Option<String> {
         drawing.line("grid", (left, y), (right, y));
         drawing.text("axis", (left - 8.0, y + 4.0), Anchor::End, &figure_on(value, top / 4.0));
     }
-    let line: Vec<(f64, f64)> = samples.iter().map(place).collect();
-    let mut area = vec![(line[0].0, foot)];
+    // A sample is of all the time since the one before.
+    let begins_s = std::iter::once(0.0).chain(samples.iter().map(|sample| sample.t_s));
+    let steps = begins_s
+        .zip(&samples)
+        .flat_map(|(begin_s, &Sample { t_s, mpps })| [place(begin_s, mpps), place(t_s, mpps)]);
+    let line: Vec<(f64, f64)> = steps.collect();
+    let mut area = vec![(left, foot)];
     area.extend(&line);
-    area.push((line[line.len() - 1].0, foot));
+    area.push((right, foot));
     drawing.path("area", &area, true);
     drawing.path("curve", &line, false);
     let title = format!("peak {} Mpps at {}", rate(highest.mpps), seconds(highest.t_s));
-    drawing.dot("peak", place(&highest), &title);
+    drawing.dot("peak", place(highest.t_s, highest.mpps), &title);
     drawing.text("axis", (left, foot + 20.0), Anchor::Start, "0 s");
     let end = seconds(last.t_s);
     drawing.text("axis", (right, foot + 20.0), Anchor::End, &end);
@@ -194,6 +199,14 @@ mod tests {
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         let svg = latency(&LatencyReport::default()).unwrap();
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+    }
+
+    #[test]
+    fn the_line_begins_where_the_run_does() {
+        let samples = [(0.5, 2.0), (1.0, 1.0)].map(|(t_s, mpps)| Sample { t_s, mpps });
+        let svg = throughput(&samples).unwrap();
+        let curve = "d=\"M58.0 12.0L283.0 12.0L283.0 102.0L508.0 102.0\"";
+        assert!(svg.contains(curve), "{svg}");
     }
 
     #[test]

@@ -258,7 +258,8 @@ fn run_until<N: NetworkFunction>(
         _ => true,
     };
     let kept_here = kept.as_ref().map(Watched::new);
-    let workplace = Workplace { specs: &specs, requests: &requests, account, kept: kept_here };
+    let (specs, requests, looked) = (&specs[..], &requests, Instant::now());
+    let workplace = Workplace { specs, requests, account, looked, kept: kept_here };
     let mut report = crew.work(workplace, &arrangement, &mut watch).unwrap();
     kept.into_iter().for_each(|kept| kept.close(&mut report, &mut |_| true));
     let left = std::mem::take(&mut *left.lock().unwrap());
