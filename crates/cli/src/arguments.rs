@@ -4,6 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anabranch_io::traffic::MAX_FLOWS;
+use anabranch_runtime::steer::SHARDS;
 use clap::{Args, Parser, Subcommand};
 
 use crate::store::{BEHIND_MS, FLUSH_MS};
@@ -512,9 +514,11 @@ pub(crate) struct BenchArguments {
     /// Numbers of flows, one measurement each.
     #[arg(long, value_name = "N,N", value_delimiter = ',')]
     #[arg(default_values_t = [1_000, 65_536, 1_000_000])]
+    #[arg(value_parser = one_to::<{ MAX_FLOWS as usize }>)]
     pub(crate) flows: Vec<usize>,
     /// Numbers of workers, one measurement each.
     #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = [1])]
+    #[arg(value_parser = one_to::<SHARDS>)]
     pub(crate) workers: Vec<usize>,
     /// Change a setting of functions without a job written by hand.
     #[arg(long = "set", value_name = "KEY=VALUE")]
@@ -608,6 +612,12 @@ impl Workers {
             Workers::All => cores(),
         }
     }
+}
+
+/// A number of what is measured.
+fn one_to<const MOST: usize>(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=MOST).contains(count));
+    count.ok_or_else(|| format!("write a number from 1 to {MOST}"))
 }
 
 /// A number of what there has to be one of, lest nothing is looked at and all is well.

@@ -486,7 +486,7 @@ fn pools(report: &RunReport) -> Vec<Fullness> {
 
 fn notes(subject: &Subject<'_>, report: &RunReport) -> Vec<String> {
     let workers = report.workers.len();
-    let mut notes = Vec::new();
+    let mut notes = report.warnings.clone();
     match subject.planned.as_deref() {
         Some("shared-nothing") => notes.push(
             "`anabranch plan` divides all of this state among workers: `anabranch run` uses no \

@@ -26,6 +26,14 @@ fn a_wrong_command_line_is_2() {
     bench.run("run firewall").expect(2).says("--in inside=inside.pcap");
     bench.run("run bridge").expect(2).says("--in p0=p0.pcap");
     bench.run("run nop --metrics 9464").expect(2).says("such as 127.0.0.1:9464");
+    for number in ["0", "513", "5000", "two"] {
+        for nf in ["nop", "router"] {
+            let line = format!("bench {nf} --flows 10 --workers 1,{number}");
+            bench.run(&line).expect(2).says(&format!("'{number}'")).says("from 1 to 512");
+        }
+    }
+    let most = "write a number from 1 to 16777216";
+    bench.run("bench router --flows 99999999999").expect(2).says("'99999999999'").says(most);
     bench.run("run nop --in none=x.pcap --in lan=x").expect(2).says("none");
     bench.run("run nop --in lan=mem:a.pcap?loop=0").expect(2).says("loop=0: out of range");
     bench.run("run nop --in lan=a.pcap --out wan=-").expect(2).says("/dev/stdin");

@@ -35,6 +35,16 @@ fn a_table_names_causes_lines_and_recipes() {
 }
 
 #[test]
+fn a_note_says_that_fewer_workers_run() {
+    let bench = Bench::new();
+    let line = "profile nop --workers 513 --in lan=gen:flows=5,packets=100 --json";
+    let profile = bench.run(line).expect(0).json();
+    assert_eq!(profile["workers"], 512);
+    let told = profile["notes"][0].as_str().is_some_and(|note| note.contains("513 workers were"));
+    assert!(told, "{}", profile["notes"]);
+}
+
+#[test]
 fn a_note_says_why_load_is_uneven() {
     let bench = Bench::new();
     let line = "profile bridge --workers 2 --in p0=gen:flows=50,packets=60000,zipf=3 --json";

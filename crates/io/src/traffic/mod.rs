@@ -25,4 +25,4 @@ pub use prefix::Prefix;
 pub use random::Random;
 pub use sampler::Sampler;
 pub use source::TrafficSource;
-pub use spec::{Distribution, Sizes, TrafficSpec};
+pub use spec::{Distribution, MAX_FLOWS, Sizes, TrafficSpec};

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 pub(super) const PORTS_PER_HOST: u64 = 64_512;
 
 /// The most flows at once.
-pub(super) const MAX_FLOWS: u32 = 1 << 24;
+pub const MAX_FLOWS: u32 = 1 << 24;
 
 /// The longest data packets, in bytes.
 pub(super) const MAX_SIZE: u32 = 9_216;
