@@ -1,5 +1,6 @@
 //! What a bench says: rows, as JSON and as a table.
 
+use anabranch_runtime::hardware::{Hardware, processor};
 use serde::Serialize;
 
 /// The whole document; names are stable and described in `docs/bench.md`.
@@ -83,16 +84,11 @@ pub struct Row {
 impl Machine {
     /// This one.
     pub fn this() -> Self {
-        let model = |text: String| {
-            let line = text.lines().find(|line| line.starts_with("model name"))?;
-            line.split_once(':').map(|(_, model)| model.trim().to_owned())
-        };
-        let processor = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(model);
         Self {
-            processor: processor.unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            processor: processor(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             tsc_mhz: rounded(crate::clock::tsc_mhz()),
-            hardware_counters: anabranch_runtime::hardware::Hardware::open().is_some(),
+            hardware_counters: Hardware::open().is_some(),
         }
     }
 }

@@ -46,7 +46,7 @@ pub(crate) fn bench(library: &Library, arguments: &BenchArguments) -> Result<(),
         )));
     }
     let mut document = match compared.is_empty() {
-        true => json!({ "machine": { "cores": crate::arguments::cores() }, "results": [] }),
+        true => json!({ "machine": machine()?, "results": [] }),
         false => compare(compared, arguments)?,
     };
     for name in alone {
@@ -74,7 +74,7 @@ fn deliver_rows(
     if !json_only {
         print(&render(rows))?;
     }
-    let document = json!({ "machine": { "cores": crate::arguments::cores() }, "results": rows });
+    let document = json!({ "machine": machine()?, "results": rows });
     match &arguments.json {
         Some(path) => deliver(path, &to_json(&document)?),
         None => Ok(()),
@@ -103,6 +103,17 @@ fn names_compared() -> Vec<&'static str> {
     Vec::new()
 }
 
+/// Nothing counts ticks of the time-stamp counter here.
+#[cfg(not(feature = "library"))]
+fn machine() -> Result<Value, Error> {
+    use anabranch_runtime::hardware::{Hardware, processor};
+    let (cores, counts) = (crate::arguments::cores(), Hardware::open().is_some());
+    let processor = processor();
+    Ok(
+        json!({ "processor": processor, "cores": cores, "tsc_mhz": null, "hardware_counters": counts }),
+    )
+}
+
 #[cfg(not(feature = "library"))]
 fn compare(names: Vec<String>, _: &BenchArguments) -> Result<Value, Error> {
     Err(Error::Internal(format!("nothing to compare {} with", names.join(", "))))
@@ -111,6 +122,11 @@ fn compare(names: Vec<String>, _: &BenchArguments) -> Result<Value, Error> {
 #[cfg(feature = "library")]
 fn names_compared() -> Vec<&'static str> {
     anabranch_bench::names()
+}
+
+#[cfg(feature = "library")]
+fn machine() -> Result<Value, Error> {
+    to_value(&anabranch_bench::document::Machine::this())
 }
 
 #[cfg(feature = "library")]
@@ -133,5 +149,10 @@ fn compare(names: Vec<String>, arguments: &BenchArguments) -> Result<Value, Erro
         BenchError::Unknown(name) => Error::Usage(format!("{name} is no load of a function")),
         other => Error::Analysis(other.to_string()),
     })?;
+    to_value(&document)
+}
+
+#[cfg(feature = "library")]
+fn to_value(document: &impl serde::Serialize) -> Result<Value, Error> {
     serde_json::to_value(document).map_err(|cause| Error::Internal(format!("no JSON: {cause}")))
 }

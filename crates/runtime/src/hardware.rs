@@ -104,6 +104,16 @@ impl HardwareCounts {
     }
 }
 
+/// The model of this machine's processor; of what kind it is where the system does not tell.
+pub fn processor() -> String {
+    let model = |text: String| {
+        let line = text.lines().find(|line| line.starts_with("model name"))?;
+        line.split_once(':').map(|(_, model)| model.trim().to_owned())
+    };
+    let told = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(model);
+    told.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+}
+
 /// For how long this thread has run on a processor: without what others on it took. `None` where there is
 /// no system to ask.
 pub fn processor_time() -> Option<Duration> {

@@ -42,6 +42,7 @@ const STRATEGIES: [Strategy; 4] =
 pub(super) fn measure(entry: &dyn Entry, arguments: &BenchArguments) -> Result<Vec<Value>, Error> {
     let mut rows = Vec::new();
     for &flows in &arguments.flows {
+        let first = rows.len();
         let capture = Capture::of(flows, TrafficSpec::default())?;
         for (workers, strategy) in ways(arguments) {
             let runs = (0..REPETITIONS).map(|_| {
@@ -53,13 +54,14 @@ pub(super) fn measure(entry: &dyn Entry, arguments: &BenchArguments) -> Result<V
             match runs.collect::<Result<Vec<_>, _>>() {
                 Ok(runs) => {
                     runs.first().and_then(dropped).iter().for_each(|said| tell(said));
-                    rows.push(row(&runs, flows, workers));
+                    rows.push(row(&runs, flows));
                 }
                 // A strategy that is not right for it.
                 Err(Error::Analysis(why)) if strategy.is_some() => tell(&format!("bench: {why}")),
                 Err(why) => return Err(why),
             }
         }
+        relate(&mut rows[first..]);
     }
     Ok(rows)
 }
@@ -128,27 +130,49 @@ pub(super) fn order(
     })
 }
 
-fn row(runs: &[RunReport], flows: usize, workers: usize) -> Value {
-    let mut mpps: Vec<f64> = runs.iter().map(|run| run.mpps).collect();
-    mpps.sort_by(f64::total_cmp);
-    let (fastest, median) = (mpps[mpps.len() - 1], mpps[mpps.len() / 2]);
-    let one = runs.first();
+/// The fastest of `runs`, by the names of every row of a bench; null where nothing was measured.
+fn row(runs: &[RunReport], flows: usize) -> Value {
+    let mut sorted: Vec<&RunReport> = runs.iter().collect();
+    sorted.sort_by(|one, other| one.mpps.total_cmp(&other.mpps));
+    let (Some(fastest), Some(median)) = (sorted.last(), sorted.get(sorted.len() / 2)) else {
+        unreachable!("it was run some times")
+    };
+    let aborts = fastest.transactions.map(|counts| {
+        (counts.conflicts + counts.unfit) as f64 * 1e6 / fastest.packets_read.max(1) as f64
+    });
     json!({
-        "nf": one.map(|run| run.nf.as_str()),
+        "nf": fastest.nf,
         "load": null,
-        "strategy": one.map(strategy),
+        "strategy": strategy(fastest),
         "batch": 32,
-        "workers": workers,
+        "workers": fastest.workers.len(),
         "flows": flows,
+        "distinct_flows": null,
+        "solve_us": null,
         "prefetch": "auto",
         "steering_hash": "computed",
         "cycles_per_packet": null,
         "tsc_per_packet": null,
         "instructions_per_packet": null,
-        "mpps": rounded(fastest),
+        "mpps": rounded(fastest.mpps),
         "ratio_to_handwritten": null,
-        "spread": rounded((fastest - median) / median.max(1e-9)),
+        "ratio_to_one_worker": null,
+        "aborts_per_million": aborts.map(rounded),
+        "spread": rounded((fastest.mpps - median.mpps) / median.mpps.max(1e-9)),
+        "repetitions": runs.len(),
+        "bytes_per_flow": null,
+        "resident_bytes_per_flow": null,
+        "memory_to_one_worker": null,
     })
+}
+
+/// Sets the ratios of rows on as many flows to one worker, where it was measured beside others.
+fn relate(rows: &mut [Value]) {
+    let one = rows.iter().find(|row| row["workers"] == 1).and_then(|row| row["mpps"].as_f64());
+    let Some(one) = one.filter(|&one| one > 0.0 && rows.len() > 1) else { return };
+    for row in rows {
+        row["ratio_to_one_worker"] = row["mpps"].as_f64().map(|mpps| rounded(mpps / one)).into();
+    }
 }
 
 /// To three digits behind the point.
@@ -208,7 +232,41 @@ fn remove(file: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use anabranch_runtime::report::{TransactionReport, WorkerReport};
+
     use super::*;
+
+    fn run_of(workers: usize, mpps: f64) -> RunReport {
+        let workers = vec![WorkerReport::default(); workers];
+        RunReport { mpps, workers, packets_read: 1_000_000, ..RunReport::new("own") }
+    }
+
+    #[cfg(feature = "library")]
+    #[test]
+    fn rows_have_the_names_of_functions_that_are_compared() {
+        let names = |row: &Value| row.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        let compared = serde_json::to_value(anabranch_bench::document::Row::default()).unwrap();
+        assert_eq!(names(&row(&[run_of(1, 1.0)], 7)), names(&compared));
+    }
+
+    #[test]
+    fn rows_say_what_ran() {
+        let [slow, mut fast] = [run_of(2, 1.5), run_of(2, 3.0)];
+        let transactions = TransactionReport { conflicts: 20, unfit: 3, ..Default::default() };
+        fast.transactions = Some(transactions);
+        let mut rows = [row(&[run_of(1, 2.0)], 7), row(&[fast, slow.clone(), slow], 7)];
+        relate(&mut rows);
+        let of = |name: &str| rows.each_ref().map(|row| row[name].clone());
+        assert_eq!(of("workers"), [1, 2]);
+        assert_eq!(of("repetitions"), [1, 3]);
+        assert_eq!(of("ratio_to_one_worker"), [1.0, 1.5]);
+        assert_eq!(of("aborts_per_million"), [Value::Null, 23.0.into()]);
+        assert_eq!(of("spread"), [0.0, 1.0]);
+        relate(&mut rows[1..]);
+        let mut alone = [row(&[run_of(1, 2.0)], 7)];
+        relate(&mut alone);
+        assert!(alone[0]["ratio_to_one_worker"].is_null(), "there is nothing to compare it with");
+    }
 
     #[test]
     fn what_drops_its_packets_is_told() {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::Bench;
+use crate::{Bench, checkout};
 
 #[test]
 fn several_workers_follow_the_plan_that_is_asked_for() {
@@ -174,4 +174,32 @@ fn a_bench_by_strategies_measures_them_all_in_one_run() {
     bench.run("bench nop/fast --flows 10").expect(2).says("nop/fast");
     let unheard = bench.run("bench prads bridge --flows 10 --set stations=5");
     unheard.expect(2).says("bridge is compared with the same job written by hand");
+}
+
+/// Of a function without a job written by hand.
+#[test]
+fn a_bench_of_any_function_has_every_name() {
+    let bench = Bench::new();
+    let line = "bench router --flows 10 --workers 1,2 --json -";
+    let document = bench.run(line).expect(0).json();
+    let machine = &document["machine"];
+    assert!(machine["cores"].is_u64() && machine["processor"].is_string(), "{machine}");
+    assert!(machine["tsc_mhz"].is_number() && machine["hardware_counters"].is_boolean());
+    let rows = document["results"].as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    let page = fs::read_to_string(checkout().join("docs/bench.md")).unwrap();
+    let (_, names) = page.split_once("| row | |\n|---|---|\n| `nf` | the function |\n").unwrap();
+    let lines = names.lines().take_while(|line| line.starts_with("| `"));
+    let named =
+        lines.flat_map(|line| line.split('|').nth(1).unwrap().split('`').skip(1).step_by(2));
+    let named: Vec<&str> = named.collect();
+    assert!(named.len() > 15, "{named:?}");
+    for (row, workers) in rows.iter().zip(1..) {
+        assert!(named.iter().all(|name| row.get(name).is_some()), "{row}");
+        assert_eq!(
+            (row["workers"].as_u64(), row["repetitions"].as_u64()),
+            (Some(workers), Some(3))
+        );
+        assert!(row["ratio_to_one_worker"].is_number() && row["solve_us"].is_null(), "{row}");
+    }
 }
