@@ -274,12 +274,14 @@ impl Worker {
                     self.counts.irrevocable += 1;
                     batch.runs_irrevocably();
                 }
-                Cause::Alone | Cause::Settled(_) | Cause::TooLarge if ran > 1 => {
+                Cause::Alone | Cause::Settled(_) | Cause::TooLarge => {
                     self.counts.unfit += 1;
-                    end = start + ran - 1;
-                    continue;
+                    if ran > 1 {
+                        end = start + ran - 1;
+                        continue;
+                    }
+                    self.counts.alone += 1;
                 }
-                Cause::Alone | Cause::Settled(_) | Cause::TooLarge => self.counts.alone += 1,
             }
             match self.run_alone(batch, start..len, false) {
                 Course::Goes(next) => (start, end, aborts) = (next, len, 0),

@@ -546,6 +546,8 @@ fn measured<N: NetworkFunction>(settings: &str) -> (RunReport, Vec<Finding>) {
     assert!(report.complete && report.packets_read == 2_000, "{report:?}");
     let alone = report.transactions.map(|all| all.alone + all.irrevocable);
     assert_eq!(alone, Some(findings.iter().map(|finding| finding.alone).sum()), "{findings:?}");
+    let given_up = report.transactions.map(|all| all.conflicts + all.unfit);
+    assert_eq!(given_up, Some(findings.iter().map(|finding| finding.times).sum()), "{findings:?}");
     (report, findings)
 }
 
