@@ -119,7 +119,7 @@ impl Bodies<'_> {
         let mut log = macros::log(&mac.mac).ok()?;
         log.values.iter_mut().for_each(|value| self.visit_expr_mut(value));
         let (cx, level, text, values) = (&log.cx, &log.level, &log.text, &log.values);
-        let line = self.module.line(level.span());
+        let line = self.module.line(mac.mac.path.span());
         let span = mac.span();
         Some(Expr::Verbatim(quote_spanned! {span=>
             #cx.write_log(

@@ -112,7 +112,14 @@ pub mod allocation {
 
         fn session_expired(&mut self, index: u32, object: Endpoint, cx: &mut Context) {
             self.by_inside.remove(&object);
-            log!(cx, debug, "session {} has expired", index);
+            log!(
+                cx,
+                debug,
+                "session {} of {} port {} has expired",
+                index,
+                object.address,
+                object.port
+            );
         }
     }
 }
