@@ -59,7 +59,7 @@ pub(super) fn lines(numbers: &[u32]) -> String {
 }
 
 pub(super) fn panel(title: &str, body: &str) -> String {
-    format!("<section class=\"panel wide\">\n<h2>{title}</h2>\n{body}</section>\n")
+    format!("<section class=\"panel\">\n<h2>{title}</h2>\n{body}</section>\n")
 }
 
 /// A table of words, whose cells are HTML.
@@ -127,7 +127,7 @@ fn meetings(plan: &Plan) -> String {
     let body = table(&["ports", "classes", "when", "objects", "lines"], rows);
     let count = plan.constraints.len();
     format!(
-        "<section class=\"panel wide\">\n<details><summary>All {count} constraints, class by class\
+        "<section class=\"panel\">\n<details><summary>All {count} constraints, class by class\
          </summary>\n{body}</details>\n</section>\n"
     )
 }

@@ -3,7 +3,7 @@
 use super::svg::escape;
 use super::{STYLE, plan};
 use crate::figures::{counted, percent, rate, thousands};
-use crate::profile::{Document, LimitKind, NOT_COUNTED};
+use crate::profile::{Cause, Document, LimitKind, NOT_COUNTED, Step};
 
 /// The page as a document. `command`, which made it, is quoted at its end.
 pub(crate) fn render(document: &Document, command: &str) -> String {
@@ -110,32 +110,27 @@ fn causes(document: &Document) -> String {
     given_up("Why transactions were given up", &head, rows.collect())
 }
 
-fn recipes(cause: &crate::profile::Cause) -> String {
-    let recipe = |step: &crate::profile::Step| {
-        let relaxes = if step.relaxes.is_empty() { "nothing" } else { step.relaxes };
-        let line = step.line.map(|line| plan::lines(&[line])).unwrap_or_default();
-        // What is no setting's is advice, in words; some of it is about no line.
-        let change = match (step.by, step.before.is_empty()) {
-            ("source", true) => plan::prose(&step.after),
-            ("source", false) => format!(
-                "line {line}: <code>{}</code> → {}",
-                escape(&step.before),
-                plan::prose(&step.after)
-            ),
-            _ => format!(
-                "{} {line}: <code>{}</code> → <code>{}</code>",
-                plan::prose(&step.parameter),
-                escape(&step.before),
-                escape(&step.after)
-            ),
-        };
-        format!(
-            "<p>{change}<br><small>relaxes: {}; effect: {}</small></p>\n",
-            escape(relaxes),
-            escape(step.effect)
-        )
-    };
+fn recipes(cause: &Cause) -> String {
     cause.recipes.iter().map(recipe).collect()
+}
+
+fn recipe(step: &Step) -> String {
+    let relaxes = if step.relaxes.is_empty() { "nothing" } else { step.relaxes };
+    // What is no setting's is advice, in words; some of it is about no line.
+    let after = match step.by {
+        "source" => plan::prose(&step.after),
+        _ => format!("<code>{}</code>", escape(&step.after)),
+    };
+    let change = match (step.by, step.before.is_empty()) {
+        ("source", true) => after,
+        _ => {
+            let (parameter, before) = (plan::prose(&step.parameter), escape(&step.before));
+            let line = step.line.map(|line| plan::lines(&[line])).unwrap_or_default();
+            format!("{parameter} {line}: <code>{before}</code> → {after}")
+        }
+    };
+    let (relaxes, effect) = (plan::prose(relaxes), plan::prose(step.effect));
+    format!("<p>{change}<br><small>relaxes: {relaxes}; effect: {effect}</small></p>\n")
 }
 
 fn lines(document: &Document) -> String {
@@ -236,4 +231,31 @@ fn applied(document: &Document) -> String {
     });
     let head = ["tried, each alone", "before", "after", "Mpps", "aborts", ""];
     plan::panel("Recipes tried", &plan::table(&head, rows.chain(together)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recipe_of_the_source_says_what_is_changed_there() {
+        let step = Step {
+            parameter: "capacity of `mappings`".to_owned(),
+            line: Some(251),
+            before: "1 << 16".to_owned(),
+            after: "(1 << 16) * 8".to_owned(),
+            relaxes: "see `#[merge(function)]`",
+            effect: "",
+            by: "source",
+        };
+        let shown = recipe(&step);
+        assert!(shown.contains("capacity of <code>mappings</code> <span"), "{shown}");
+        assert!(
+            shown.contains(":251</span>: <code>1 &lt;&lt; 16</code> → (1 &lt;&lt; 16) * 8"),
+            "{shown}"
+        );
+        assert!(shown.contains("<code>#[merge(function)]</code>"), "{shown}");
+        let setting = Step { by: "setting", ..step };
+        assert!(recipe(&setting).contains("→ <code>(1 &lt;&lt; 16) * 8</code>"));
+    }
 }

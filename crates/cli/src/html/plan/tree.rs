@@ -52,7 +52,7 @@ pub(crate) fn render(paths: &Paths) -> String {
             )
         })
         .collect();
-    format!("<section class=\"panel wide\">\n<h2>Call paths</h2>\n{body}</section>\n")
+    format!("<section class=\"panel\">\n<h2>Call paths</h2>\n{body}</section>\n")
 }
 
 fn title(paths: &Paths, path: &CallPath) -> String {
