@@ -33,7 +33,7 @@ pub fn check(paths: &Paths, plan: &Plan) -> Result<(), PlanError> {
         return Err(PlanError::Broken(message));
     }
     let mut decision = decided(paths, plan);
-    well_formed(plan, &decision.ports, paths.fragments)?;
+    well_formed(plan, &decision.ports, paths)?;
     let modes = modes(&mut decision, plan)?;
     if !plan.strategy.shares_all() {
         steers_as_planned(plan, &decision, &modes)?;
@@ -148,7 +148,7 @@ fn modes(
     let mut modes = BTreeMap::new();
     for (at, object) in decision.touches.paths.objects.iter().enumerate() {
         let Some(edited) = plan.objects.iter().find(|edited| edited.name == object.name) else {
-            return Err(PlanError::Broken(format!("the plan has no object `{}`", object.name)));
+            unreachable!("the plan has the form of one: each object is there once")
         };
         let (planned, why, lines) = crate::report::mode(decision, at);
         let allowed = edited.mode == planned

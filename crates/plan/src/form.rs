@@ -1,8 +1,9 @@
-//! Whether a plan that may have been edited has the form of one: each port and class once, and of NICs, places
+//! Whether a plan that may have been edited has the form of one: each port, class and object once, and of NICs, places
 //! and fields only such as there are. What it says is checked by [`check`](crate::check) then.
 
 use std::collections::BTreeMap;
 
+use anabranch_analysis::Paths;
 use anabranch_packet::Field as PacketField;
 use anabranch_rss::{Class as NicClass, Field, HashInput, Nic};
 
@@ -16,13 +17,15 @@ fn unfit<T>(message: String) -> Result<T, PlanError> {
     Err(PlanError::Unfit(message))
 }
 
-/// That `plan` is one for a function of these ports, whose packets come in fragments or not.
-pub(crate) fn well_formed(plan: &Plan, ports: &[String], fragments: bool) -> Formed {
+/// That `plan` is one for the function of these call paths and ports.
+pub(crate) fn well_formed(plan: &Plan, ports: &[String], paths: &Paths) -> Formed {
     let nic = nic(plan)?;
     plan.ports.iter().try_for_each(|port| key(port, nic))?;
     table(plan, nic)?;
     each_once("port", plan.ports.iter().map(|port| &port.port), ports, "the function")?;
-    let known: Vec<String> = lanes_of_port(fragments).map(|(name, _)| name).collect();
+    let objects: Vec<String> = paths.objects.iter().map(|object| object.name.clone()).collect();
+    each_once("object", plan.objects.iter().map(|one| &one.name), &objects, "the function")?;
+    let known: Vec<String> = lanes_of_port(paths.fragments).map(|(name, _)| name).collect();
     for port in &plan.ports {
         let of = format!("port `{}`", port.port);
         each_once("class", port.classes.iter().map(|class| &class.class), &known, &of)?;

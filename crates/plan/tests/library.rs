@@ -349,7 +349,19 @@ fn class<'p>(plan: &'p mut Plan, name: &str) -> &'p mut PortClass {
 }
 
 #[test]
-fn a_plan_has_each_port_and_class_once() {
+fn a_plan_has_each_port_class_and_object_once() {
+    refused(
+        |plan| plan.objects.push(plan.objects[0].clone()),
+        &["object `", "of the function stands there twice"],
+    );
+    refused(
+        |plan| {
+            let any = Object { name: "any".to_owned(), ..plan.objects[0].clone() };
+            plan.objects.push(any);
+        },
+        &["the function has no object `any`: write one of "],
+    );
+    refused(|plan| plan.objects.clear(), &["the plan has no object `"]);
     refused(
         |plan| plan.ports.push(plan.ports[1].clone()),
         &["port `outside` of the function stands there twice"],
