@@ -159,7 +159,8 @@ pub(crate) struct HandlerUse {
     /// Packets that were handled again are counted again.
     pub(crate) calls: u64,
     pub(crate) ns_per_call: f64,
-    /// Of the time in which workers had packets to handle, 0 to 1.
+    /// Of the time in which workers had packets to handle. It is that of a sample of calls: all shares together may come
+    /// to a little over 1.
     pub(crate) share: f64,
     /// As `hardware`, and likewise absent.
     pub(crate) cycles_per_call: Option<f64>,
