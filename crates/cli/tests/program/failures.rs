@@ -38,6 +38,8 @@ fn a_wrong_command_line_is_2() {
     bench.run("run nop --in lan=mem:a.pcap?loop=0").expect(2).says("loop=0: out of range");
     bench.run("run nop --in lan=a.pcap --out wan=-").expect(2).says("/dev/stdin");
     bench.run("run nop --in a.pcap --in b.pcap").expect(2).says("names its port");
+    let words = ["run", "nop", "--in", "p<0>=in.pcap"];
+    bench.run_words(&words).expect(2).says("`p<0>` is no port's name").says("letters, digits");
     bench.run("run nop --in gen:colour=red").expect(2).says("colour");
     bench.run("run nop --in gen:port=70000").expect(2).says("write 1 to 65535");
     bench.run("run nop --in gen:tcp,udp").expect(2).says("`udp` does not go with `tcp`");

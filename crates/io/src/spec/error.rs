@@ -37,6 +37,17 @@ pub enum SpecError {
         /// The whole text.
         spec: String,
     },
+    /// What stands before the `=` cannot be a port's name.
+    #[error(
+        "`{port}` is no port's name: it has letters, digits, `-` and `_` \
+         (a file whose name has a `=` is written pcap:{spec})"
+    )]
+    BadPort {
+        /// What stands there.
+        port: String,
+        /// The whole text.
+        spec: String,
+    },
     /// `-`, where other programs have standard input and output.
     #[error(
         "`-` is no file: read standard input as /dev/stdin; captures are written to files only"

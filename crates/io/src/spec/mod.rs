@@ -117,7 +117,7 @@ impl fmt::Display for SinkSpec {
 /// A source or sink and, where one is named, its port: `lan=FILE`.
 ///
 /// A port's name has letters, digits, `-` and `_`. To name a file `a=b.pcap`, write
-/// `pcap:a=b.pcap`.
+/// `pcap:a=b.pcap` or `./a=b.pcap`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortBinding<S> {
     /// The port's name, as the network function declares it.
@@ -135,6 +135,9 @@ impl<S: FromStr<Err = SpecError>> FromStr for PortBinding<S> {
                 Ok(Self { port: Some(port.to_owned()), spec: spec.parse()? })
             }
             Some(("", _)) => Err(SpecError::NoPort { spec: text.to_owned() }),
+            Some((port, _)) if split_kind(port).0.is_none() && !port.contains('/') => {
+                Err(SpecError::BadPort { port: port.to_owned(), spec: text.to_owned() })
+            }
             _ => Ok(Self { port: None, spec: text.parse()? }),
         }
     }
@@ -220,6 +223,7 @@ mod tests {
         assert_eq!(parse("gen:flows=5").port, None);
         assert_eq!(parse("mem:a?loop=2").port, None);
         assert_eq!(parse("pcap:a=b").spec, SourceSpec::Capture("a=b".into()));
+        assert_eq!(parse("./a b=c").spec, SourceSpec::Capture("./a b=c".into()));
     }
 
     #[test]
@@ -243,6 +247,16 @@ mod tests {
             bound,
             "the port's name is missing before `=` (a file whose name begins so is written pcap:=a.pcap)"
         );
+        for port in ["p<0>", "lan 1", "eth0.100", "größe"] {
+            let spec = format!("{port}=in.pcap");
+            let source = spec.parse::<PortBinding<SourceSpec>>().unwrap_err();
+            let sink = spec.parse::<PortBinding<SinkSpec>>().unwrap_err();
+            let said = format!(
+                "`{port}` is no port's name: it has letters, digits, `-` and `_` (a file whose name has a `=` is \
+                 written pcap:{spec})"
+            );
+            assert_eq!([source.to_string(), sink.to_string()], [said.clone(), said]);
+        }
         let sink = |text: &str| text.parse::<SinkSpec>().unwrap_err().to_string();
         assert_eq!(
             sink("a.txt"),
