@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anabranch_io::capture::{identity, part_of};
@@ -37,17 +38,31 @@ fn write(path: &Path, text: &str, permissions: Option<fs::Permissions>) -> Resul
     let part = part_of(&file);
     let replaced = || fs::metadata(&file).ok().map(|metadata| metadata.permissions());
     let permissions = permissions.or_else(replaced);
-    let create = || {
-        let mut created = fs::File::create(&part)?;
-        permissions.into_iter().try_for_each(|these| created.set_permissions(these))?;
-        created.write_all(text.as_bytes())
-    };
-    let written = create().and_then(|()| fs::rename(&part, &file));
+    let written = create(&part, permissions)
+        .and_then(|mut created| created.write_all(text.as_bytes()))
+        .and_then(|()| fs::rename(&part, &file));
     written.map_err(|cause| {
         // The failure to report is the first one; there may be no `.part` to remove.
         let _ = fs::remove_file(&part);
         Error::output(path, &cause)
     })
+}
+
+fn create(part: &Path, permissions: Option<fs::Permissions>) -> io::Result<fs::File> {
+    let created = creating(permissions.as_ref()).open(part)?;
+    // The system may have taken some away, and one that was left there has its own.
+    permissions.into_iter().try_for_each(|these| created.set_permissions(these))?;
+    Ok(created)
+}
+
+/// A file that is created has these permissions from the first moment on: nobody else may open it before.
+fn creating(permissions: Option<&fs::Permissions>) -> fs::OpenOptions {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    if let Some(these) = permissions {
+        options.mode(these.mode());
+    }
+    options
 }
 
 /// Checks before long work that `path` can be written at its end.
@@ -215,6 +230,15 @@ mod tests {
         write_whole(&path, "{}").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "{}");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_secret_is_never_open_to_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("nat.toml.part");
+        let secret = fs::Permissions::from_mode(0o600);
+        let created = creating(Some(&secret)).open(path).unwrap();
+        assert_eq!(created.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::{LINKTYPE_ETHERNET, MAX_CAPTURED_LEN, Record, WriteError};
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions, TryLockError};
 use std::io::{self, BufWriter, ErrorKind, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Bytes collected before they are written.
@@ -225,7 +226,13 @@ pub fn part_of(file: &Path) -> PathBuf {
 
 /// Creates or takes over the part file. The lock tells a leftover from a writer at work.
 fn create_part(part: &Path, permissions: Option<Permissions>) -> io::Result<File> {
-    let out = File::options().write(true).create(true).truncate(false).open(part)?;
+    let mut options = File::options();
+    options.write(true).create(true).truncate(false);
+    if let Some(these) = &permissions {
+        // From the first moment on: nobody else may open it before.
+        options.mode(these.mode());
+    }
+    let out = options.open(part)?;
     match out.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(ErrorKind::WouldBlock.into()),
