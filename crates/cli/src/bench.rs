@@ -107,11 +107,12 @@ fn names_compared() -> Vec<&'static str> {
 #[cfg(not(feature = "library"))]
 fn machine() -> Result<Value, Error> {
     use anabranch_runtime::hardware::{Hardware, processor};
-    let (cores, counts) = (crate::arguments::cores(), Hardware::open().is_some());
-    let processor = processor();
-    Ok(
-        json!({ "processor": processor, "cores": cores, "tsc_mhz": null, "hardware_counters": counts }),
-    )
+    Ok(json!({
+        "processor": processor(),
+        "cores": crate::arguments::cores(),
+        "tsc_mhz": null,
+        "hardware_counters": Hardware::open().is_some(),
+    }))
 }
 
 #[cfg(not(feature = "library"))]
