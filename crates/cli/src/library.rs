@@ -11,7 +11,7 @@ use anabranch_runtime::report::RunReport;
 use crate::error::Error;
 use crate::profile::Measured;
 use crate::run::{Order, execute};
-use crate::trace::{Choice, Shown};
+use crate::trace::{Choice, Traced};
 use crate::verify::{Trial, Verified};
 
 /// One network function, as the command line sees it. Implemented for every
@@ -51,7 +51,7 @@ pub trait Entry: Send + Sync {
     ///
     /// # Errors
     /// When it cannot begin, or an input fails.
-    fn trace(&self, order: Order, choice: &Choice) -> Result<Vec<Shown>, Error>;
+    fn trace(&self, order: Order, choice: &Choice) -> Result<Traced, Error>;
 }
 
 /// A network function in words: what `anabranch nfs` prints.
@@ -128,7 +128,7 @@ impl<F: NetworkFunction> Entry for Of<F> {
         own_settings::<F>(settings).map(drop).map_err(|why| why.to_string())
     }
 
-    fn trace(&self, order: Order, choice: &Choice) -> Result<Vec<Shown>, Error> {
+    fn trace(&self, order: Order, choice: &Choice) -> Result<Traced, Error> {
         crate::trace::execute::<F>(order, choice)
     }
 }

@@ -14,7 +14,7 @@ mod timely;
 pub(crate) mod top;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -32,7 +32,7 @@ use crate::error::Error;
 use crate::progress::Progress;
 use crate::run::PortNames;
 use crate::signals::{INTERRUPTED, beside, stop_signal};
-use endpoint::Endpoint;
+use endpoint::{Endpoint, SocketFile};
 use mtu::Links;
 use speaker::{Said, Speaker, last_words};
 
@@ -111,10 +111,11 @@ pub(crate) fn run<F: NetworkFunction>(
     let stop = stop_signal();
     let socket = openings.socket.as_deref();
     // Dropped when the run is over, which takes the socket away.
-    let _endpoint = socket.map(|path| Endpoint::open(path, tell.clone())).transpose()?;
+    let endpoint = socket.map(|path| Endpoint::open(path, tell.clone())).transpose()?;
     openings.metrics.map(|address| metrics::open(address, tell.clone())).transpose()?;
     let begun = Arc::new(AtomicBool::new(false));
-    end_what_does_not_begin(&stop, &begun, socket)?;
+    let file = endpoint.as_ref().map(|endpoint| endpoint.file().clone());
+    end_what_does_not_begin(&stop, &begun, file)?;
     let mut started = Instant::now();
     let mut speaker = speak_by(progress);
     let mut links = Links::new(&options.making.settings, specs, &options.making.ports);
@@ -182,10 +183,9 @@ fn speak_by(progress: Progress) -> Speaker {
 fn end_what_does_not_begin(
     stop: &Arc<AtomicBool>,
     begun: &Arc<AtomicBool>,
-    socket: Option<&Path>,
+    socket: Option<SocketFile>,
 ) -> Result<(), Error> {
     let (stop, begun) = (Arc::clone(stop), Arc::clone(begun));
-    let socket = socket.map(Path::to_owned);
     let has_begun = move || begun.load(Ordering::Relaxed);
     let wait = move || {
         while !has_begun() && !stop.load(Ordering::Relaxed) {
@@ -196,7 +196,7 @@ fn end_what_does_not_begin(
             std::thread::sleep(BEGINNING / 40);
         }
         if !has_begun() {
-            socket.iter().for_each(|path| drop(std::fs::remove_file(path)));
+            socket.iter().for_each(SocketFile::remove);
             // Where nobody reads, what was said before keeps this one waiting.
             last_words("run: ended before its ports were open".to_owned());
             low_level::exit(INTERRUPTED);

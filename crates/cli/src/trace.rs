@@ -67,6 +67,9 @@ pub struct Handled {
     pub accesses: Vec<String>,
 }
 
+/// What became of packets, and why no more is known.
+pub(crate) type Traced = (Vec<Shown>, Option<Error>);
+
 /// Prints what became of packets.
 ///
 /// # Errors
@@ -75,8 +78,9 @@ pub(crate) fn run(library: &Library, arguments: &TraceArguments) -> Result<(), E
     let entry = library.find(&arguments.nf)?;
     let TraceArguments { packet, count, .. } = *arguments;
     let choice = Choice { filter: arguments.filters.join(" "), packet, count };
-    let shown = entry.trace(order(arguments)?, &choice)?;
-    print(&if arguments.json { to_json(&shown)? } else { text(&shown) })
+    let (shown, failed) = entry.trace(order(arguments)?, &choice)?;
+    print(&if arguments.json { to_json(&shown)? } else { text(&shown) })?;
+    failed.map_or(Ok(()), Err)
 }
 
 fn order(arguments: &TraceArguments) -> Result<Order, Error> {
@@ -99,14 +103,11 @@ fn order(arguments: &TraceArguments) -> Result<Order, Error> {
     })
 }
 
-/// Follows packets of `F`.
+/// Follows packets of `F`; with them comes why an input failed, which they were before.
 ///
 /// # Errors
-/// When it cannot begin, or an input fails.
-pub(crate) fn execute<F: NetworkFunction>(
-    order: Order,
-    choice: &Choice,
-) -> Result<Vec<Shown>, Error> {
+/// When it cannot begin, or an input fails before any packet was found.
+pub(crate) fn execute<F: NetworkFunction>(order: Order, choice: &Choice) -> Result<Traced, Error> {
     let ports = PortNames::new(F::PORTS, &order);
     let names: Vec<&str> = ports.0.iter().map(String::as_str).collect();
     let filter = Filter::read(&choice.filter, &names, F::REASONS, NEVER_TRACED);
@@ -145,16 +146,21 @@ pub(crate) fn execute<F: NetworkFunction>(
         }
     });
     let Found { mut shown, events, .. } = found;
-    if traced.is_ok() && !shown.is_empty() {
+    if !shown.is_empty() {
         number_paths::<F>(&mut shown, events, &setup, &progress);
     }
     progress.finish();
-    traced.map_err(cannot_begin(from.as_deref()))?;
+    let failed = traced.map_err(cannot_begin(from.as_deref())).err();
+    if shown.is_empty()
+        && let Some(failed) = failed
+    {
+        return Err(failed);
+    }
     if let (Some(wanted), true) = (choice.packet, shown.is_empty()) {
         let there = counted(handled, "packet");
         return Err(Error::Usage(format!("--packet {wanted}: there are {there}, numbered from 0")));
     }
-    Ok(shown)
+    Ok((shown, failed))
 }
 
 /// Notes which call paths these packets took, one after the other, of which the function left these events. Without

@@ -121,7 +121,7 @@ pub struct PortReport {
 pub struct LivePortReport {
     /// The interface, as it was named (`afpacket:eth0`).
     pub interface: String,
-    /// Number of its queues.
+    /// Number of the port's queues, one for each worker: an interface may have more or fewer.
     pub queues: usize,
     /// Packets that the kernel dropped because a receive queue was full; they are not among
     /// `packets_read`.

@@ -55,6 +55,8 @@ fn interface(files: &Files, name: &str) -> Vec<Finding> {
         offloads(name),
         mtu(files, name),
         addresses(name),
+        addresses_of_ipv6(files, name),
+        master(files, name),
         node(files, name),
     ];
     each.into_iter().flatten().collect()
@@ -83,7 +85,7 @@ fn queues(name: &str, driver: &Interface) -> Finding {
     let says = format!("receive queues: {receive} of at most {most}, for {cores} cores");
     match cores.min(most) {
         could if receive < could => {
-            Finding::new(name, Note, says).run(format!("ethtool -L {name} combined {could}"))
+            Finding::new(name, Note, says).run(channels.command(name, could as usize))
         }
         _ if receive < cores => Finding::new(name, Note, says + ": other workers hand over"),
         _ => Finding::new(name, Good, says),
@@ -141,6 +143,27 @@ fn addresses(name: &str) -> Option<Finding> {
     Some(Finding::new(name, Note, says).run(format!("ip addr flush dev {name}")))
 }
 
+/// The link-local address, which it has of itself, among them: the kernel solicits and answers from it.
+fn addresses_of_ipv6(files: &Files, name: &str) -> Option<Finding> {
+    let all = files.read("proc/net/if_inet6")?;
+    all.lines().find(|line| line.split_whitespace().next_back() == Some(name))?;
+    let says = "has an IPv6 address, as an interface that is a function's alone has not: the kernel speaks from it";
+    Some(
+        Finding::new(name, Note, says)
+            .run(format!("sysctl -w net.ipv6.conf.{name}.disable_ipv6=1")),
+    )
+}
+
+/// What the kernel hands its packets to besides: a bridge, a bond.
+fn master(files: &Files, name: &str) -> Option<Finding> {
+    let told = files.read(&class(name, "master/uevent"))?;
+    let master = told.lines().find_map(|line| line.strip_prefix("INTERFACE=")).unwrap_or("another");
+    let says = format!(
+        "is a port of {master}: the kernel forwards behind `afpacket` what a function does too"
+    );
+    Some(Finding::new(name, Note, says).run(format!("ip link set {name} nomaster")))
+}
+
 /// Where the NIC is, on machines with several sockets.
 fn node(files: &Files, name: &str) -> Option<Finding> {
     let node: u32 = files.number(&class(name, "device/numa_node"))?;
@@ -166,6 +189,8 @@ mod tests {
             ("sys/class/net/down9/device/numa_node", "1\n"),
             ("sys/devices/system/node/online", "0-1\n"),
             ("sys/devices/system/node/node1/cpulist", "8-15\n"),
+            ("sys/class/net/down9/master/uevent", "DEVTYPE=bridge\nINTERFACE=br9\nIFINDEX=7\n"),
+            ("proc/net/if_inet6", "fe80000000000000000000fffe000001 05 40 20 80    down9\n"),
             ("sys/class/net/wg9/type", "65534\n"),
         ]);
         // Of its own accord only Ethernet.
@@ -178,6 +203,8 @@ mod tests {
             [
                 "ip link set down9 up",
                 "ip link set down9 mtu 1500",
+                "sysctl -w net.ipv6.conf.down9.disable_ipv6=1",
+                "ip link set down9 nomaster",
                 "taskset -c 8-15 anabranch run …"
             ]
         );

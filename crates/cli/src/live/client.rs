@@ -142,7 +142,10 @@ pub(crate) fn capture(arguments: &CaptureArguments) -> Result<(), Error> {
         Some((all, lost)) => {
             tell(&format!("{} of {} packets lost: copy fewer", thousands(lost), thousands(all)));
         }
-        None => tell("the run ended in the middle"),
+        None => {
+            let why = "the run ended in the middle: what has come is sound, but nothing says what was lost";
+            return Err(Error::Input(format!("{}: {why}", socket.display())));
+        }
     }
     Ok(())
 }

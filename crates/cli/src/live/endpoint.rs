@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,9 +43,34 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Pause after a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// The file of a socket, for as long as it is this one.
+#[derive(Clone)]
+pub(super) struct SocketFile {
+    path: PathBuf,
+    /// Device and inode; `None` where they could not be told.
+    identity: Option<(u64, u64)>,
+}
+
+impl SocketFile {
+    fn at(path: &Path) -> Self {
+        Self { path: path.to_owned(), identity: identity(path) }
+    }
+
+    /// Removes it, unless it is gone, or another is there: that of a run which has come after it was removed.
+    pub(super) fn remove(&self) {
+        if self.identity.is_some() && self.identity == identity(&self.path) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|there| (there.dev(), there.ino()))
+}
+
 /// A socket that goes when it is dropped.
 pub(super) struct Endpoint {
-    path: PathBuf,
+    file: SocketFile,
     /// As many as there are connections, and two.
     served: Arc<()>,
 }
@@ -74,20 +99,25 @@ impl Endpoint {
             return refuse("is there, and is no socket");
         }
         let listener = bind(path)?;
+        let file = SocketFile::at(path);
         let accept = move || listener.accept().map(|(stream, _)| stream);
         let talk = move |served: &Served<_>| drop(converse(served, &requests));
         let served = serve(accept, talk, |stream| drop(turn_away(&stream))).map_err(|cause| {
-            let _ = fs::remove_file(path);
+            file.remove();
             Error::no_thread("the socket of --listen", &cause)
         })?;
-        Ok(Self { path: path.to_owned(), served })
+        Ok(Self { file, served })
+    }
+
+    /// The socket's file.
+    pub(super) fn file(&self) -> &SocketFile {
+        &self.file
     }
 }
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        // It may have been removed already.
-        let _ = fs::remove_file(&self.path);
+        self.file.remove();
         // Who is being served gets what there is.
         let until = Instant::now() + LAST_WORDS;
         while Arc::strong_count(&self.served) > 2 && Instant::now() < until {
@@ -460,6 +490,19 @@ mod tests {
         let _served: Vec<UnixStream> = (0..CONNECTIONS).map(|_| asked()).collect();
         let answer = client::ask(&path, "control flush").unwrap();
         assert!(answer.starts_with("error 16 captures and questions are served"), "{answer}");
+    }
+
+    #[test]
+    fn the_socket_of_a_later_run_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("two.sock");
+        let (tell, _requests) = channel();
+        let first = Endpoint::open(&path, tell).unwrap();
+        fs::remove_file(&path).unwrap();
+        let (tell, requests) = channel();
+        let _second = Endpoint::open(&path, tell).unwrap();
+        drop((first, requests));
+        assert_eq!(client::ask(&path, "report").unwrap(), "error the run is ending");
     }
 
     #[test]

@@ -43,8 +43,7 @@ fn answer(served: &Served<TcpStream>, requests: &Sender<Request>) -> io::Result<
         return Ok(());
     }
     let asked: Vec<&str> = asked.split_whitespace().collect();
-    // What a server is asked for besides, as `params` of Prometheus does, changes nothing.
-    let path = asked.get(1).and_then(|target| target.split('?').next());
+    let path = asked.get(1).and_then(|target| path_of(target));
     let (status, text) = match asked[..] {
         ["GET" | "HEAD", _, _] if path == Some("/metrics") => match report(requests) {
             Some(report) => ("200 OK", render(&report)),
@@ -61,16 +60,28 @@ fn answer(served: &Served<TcpStream>, requests: &Sender<Request>) -> io::Result<
     Timely::new(stream, ANSWERING).write_all((head + body).as_bytes())
 }
 
+/// The path of a target, which may name the server too (RFC 9112, 3.2.2). What is asked for besides, as `params` of
+/// Prometheus does, changes nothing.
+fn path_of(target: &str) -> Option<&str> {
+    let (scheme, rest) = target.split_at_checked("http://".len()).unwrap_or((target, ""));
+    let target = match scheme.eq_ignore_ascii_case("http://") {
+        true => rest.find('/').and_then(|at| rest.get(at..))?,
+        false => target,
+    };
+    target.split('?').next()
+}
+
 /// The first line of a request, all of whose head has been read: a connection that is closed before is reset.
 fn read_head(stream: &TcpStream) -> io::Result<String> {
     let mut lines = BufReader::new(Timely::new(stream, ASKING).take(LONGEST_HEAD));
-    let mut first = String::new();
-    lines.read_line(&mut first)?;
-    let mut line = String::new();
-    while lines.read_line(&mut line)? > 2 {
+    let mut first = Vec::new();
+    lines.read_until(b'\n', &mut first)?;
+    // What fields say need be no text (RFC 9110, 5.5).
+    let mut line = Vec::new();
+    while lines.read_until(b'\n', &mut line)? > 2 {
         line.clear();
     }
-    Ok(first)
+    Ok(String::from_utf8_lossy(&first).into_owned())
 }
 
 #[cfg(test)]
@@ -110,6 +121,10 @@ mod tests {
         for (request, status) in [
             ("GET /metrics HTTP/1.1", "503"),
             ("GET /metrics?from=here HTTP/1.1", "503"),
+            ("GET http://127.0.0.1:9464/metrics HTTP/1.1", "503"),
+            ("GET HTTP://here/metrics?from=here HTTP/1.1", "503"),
+            ("GET http://here/ HTTP/1.1", "404"),
+            ("GET http://here HTTP/1.1", "404"),
             ("GET /metricsx HTTP/1.1", "404"),
             ("GET / HTTP/1.1", "404"),
             ("POST /metrics HTTP/1.1", "405"),
@@ -118,6 +133,11 @@ mod tests {
             let answer = get(address, request);
             assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request}: {answer}");
         }
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nUser-Agent: caf\xe9\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
         // The head alone (RFC 9110, 9.3.2), with the length of what is left out.
         let answer = get(address, "HEAD /metrics HTTP/1.1");
         assert!(answer.starts_with("HTTP/1.1 503 ") && answer.ends_with("\r\n\r\n"), "{answer}");

@@ -50,6 +50,16 @@ pub struct Channels {
     pub receive: u32,
     /// Receive queues that there could be.
     pub most: u32,
+    /// Whether a queue is for sending too.
+    pub are_combined: bool,
+}
+
+impl Channels {
+    /// The command that gives the interface `name` so many.
+    pub fn command(self, name: &str, queues: usize) -> String {
+        let kind = if self.are_combined { "combined" } else { "rx" };
+        format!("ethtool -L {name} {kind} {queues}")
+    }
 }
 
 /// A driver that is asked. Each answer may be an error: that it does not do that, or that this process may
@@ -148,7 +158,8 @@ impl Interface {
     pub fn channels(&self) -> io::Result<Channels> {
         let words = self.ask::<CHANNELS>(&[GET_CHANNELS])?;
         // Those for receiving alone, and those for both ways.
-        Ok(Channels { receive: words[5] + words[8], most: words[1] + words[4] })
+        let (receive, most) = (words[5] + words[8], words[1] + words[4]);
+        Ok(Channels { receive, most, are_combined: words[4] != 0 })
     }
 
     /// Asks with the words of `request`, and zeros behind them; returns what the driver made of them.

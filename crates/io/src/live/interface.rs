@@ -55,12 +55,12 @@ pub(super) fn mtu(name: &str) -> Option<usize> {
     usize::try_from(request.number()).ok()
 }
 
-/// Whether a packet fits an interface that sends `longest` bytes, the Ethernet header among them; a VLAN tag does not
-/// count.
+/// Whether a packet fits an interface that sends `longest` bytes, the Ethernet header among them; a VLAN tag, of a
+/// customer or a provider (IEEE 802.1Q), does not count.
 #[inline(always)]
 pub(super) fn fits(packet: &[u8], longest: usize) -> bool {
     const TAG: usize = 4;
-    let is_tagged = || packet.get(12..14) == Some(&[0x81, 0]);
+    let is_tagged = || matches!(packet.get(12..14), Some(&[0x81, 0] | &[0x88, 0xa8]));
     packet.len() <= longest || packet.len() <= longest + TAG && is_tagged()
 }
 

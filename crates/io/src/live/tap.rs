@@ -19,6 +19,7 @@ const DEVICE: &str = "/dev/net/tun";
 const BUFFERS: usize = 128;
 /// Longest frame: as long as an IP packet can be, with Ethernet header and VLAN tag.
 const LONGEST: usize = 65_536 + 18;
+const HEADER: usize = 14;
 
 /// Queues of a TAP at most (`MAX_TAP_QUEUES` in `drivers/net/tun.c`).
 const MOST_QUEUES: usize = 256;
@@ -119,6 +120,7 @@ impl Opened for Memory {
             file: &mut self.file,
             free: self.pool.buffers(),
             statistics: QueueStatistics::default(),
+            longest: longest(&self.name),
             is_down: false,
             is_gone: false,
         })
@@ -132,8 +134,15 @@ struct Tap<'m> {
     file: &'m mut File,
     free: FreeBuffers<'m>,
     statistics: QueueStatistics,
+    longest: usize,
     is_down: bool,
     is_gone: bool,
+}
+
+/// Bytes of the longest packet that the interface sends, with the Ethernet header: the kernel does not hold what is
+/// written to a TAP against its MTU.
+fn longest(name: &str) -> usize {
+    interface::mtu(name).map_or(LONGEST, |mtu| mtu + HEADER)
 }
 
 impl Tap<'_> {
@@ -149,6 +158,10 @@ impl Tap<'_> {
 
     fn send_one(&mut self, packet: &[u8]) -> Sent {
         let mut sent = Sent::default();
+        if !interface::fits(packet, self.longest) {
+            sent.too_big = 1;
+            return sent;
+        }
         match self.file.write(packet) {
             Ok(len) => {
                 (sent.packets, sent.bytes) = (1, len as u64);
@@ -207,6 +220,7 @@ impl<'m> Queue<'m> for Tap<'m> {
             (self.is_gone, self.is_down) = (false, false);
             self.statistics.reopened += 1;
         }
+        self.longest = longest(self.name);
     }
 
     fn fds(&self, fds: &mut Vec<RawFd>) {

@@ -3,7 +3,9 @@
 //! Workers hash what they receive in any case, and hand over what is not theirs: a NIC that was told right
 //! leaves them nothing to hand over, and one that was not, or cannot be told, costs time only.
 
-use anabranch_io::live::{Driver, Interface, LiveKind, LivePort, LiveSpec, Spread, Wanted};
+use anabranch_io::live::{
+    Channels, Driver, Interface, LiveKind, LivePort, LiveSpec, Spread, Wanted,
+};
 use anabranch_plan::{Plan, Port, Steerer};
 use anabranch_rss::IndirectionTable;
 
@@ -67,12 +69,11 @@ impl Scaling {
 fn interface(name: &str, table: &IndirectionTable) -> Result<Box<dyn Driver + Send>, String> {
     let driver = Interface::named(name);
     let channels = driver.as_ref().ok().and_then(|driver| driver.channels().ok());
-    let queues = channels.map_or(1, |channels| channels.receive as usize);
-    if queues < table.workers() {
-        let workers = table.workers();
-        return Err(format!(
-            "its queues are {queues}, and workers {workers} (`ethtool -L {name} combined {workers}`)"
-        ));
+    let channels = channels.unwrap_or(Channels { receive: 1, most: 1, are_combined: true });
+    let (queues, workers) = (channels.receive as usize, table.workers());
+    if queues < workers {
+        let command = channels.command(name, workers);
+        return Err(format!("its queues are {queues}, and workers {workers} (`{command}`)"));
     }
     Ok(Box::new(driver.map_err(|cause| cause.to_string())?))
 }
