@@ -139,6 +139,18 @@ fn packets_are_copied_with_the_reason_why_they_were_dropped() {
     assert_eq!(report.packets_dropped, 3, "{:?}", report.drops);
 }
 
+#[test]
+fn a_copy_without_an_end_is_told() {
+    let Some(lab) = Lab::of_two(Kind::AfPacket) else { return };
+    let nop = lab.join("nop", "", ["lan", "wan"]);
+    let mut capture = lab.serve("nf", &format!("{PROGRAM} capture nf.sock -o ends.pcapng"));
+    std::thread::sleep(Duration::from_millis(500));
+    ping(&lab, "a", "10.0.0.2", 56);
+    nop.kill();
+    assert_eq!(capture.wait().code(), Some(4));
+    assert!(count(&lab, "ends.pcapng").0 >= 20, "what has come is there");
+}
+
 /// How often a capture says that a packet was dropped for a reason, by the reason.
 fn reasons(lab: &Lab, file: &str) -> BTreeMap<String, u64> {
     const SAYS: &[u8] = b"dropped: ";

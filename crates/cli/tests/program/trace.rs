@@ -37,6 +37,12 @@ fn filters_choose_packets_and_all_are_handled() {
         let filtered = firewall("trace", &format!("--count 1000 --json reason={reason}"));
         assert_eq!(packets(&filtered.expect(0).out).len(), told);
     }
+    let whole = std::fs::read(bench.path("out.pcap")).unwrap();
+    std::fs::write(bench.path("cut.pcap"), &whole[..whole.len() - 9]).unwrap();
+    let cut =
+        bench.run("trace nop --in lan=cut.pcap --count 1000 --json").expect(4).says("cut.pcap");
+    let told = packets(&cut.out).len();
+    assert!(told > 5 && told < 40, "what came before the end is told, {told} packets");
     firewall("trace", "--packet 40").expect(2).says("there are 40 packets, numbered from 0");
     firewall("trace", "snap=9").expect(2).says("for `capture`");
     let entered = firewall("trace", "--count 1000 --json in").expect(0).out;

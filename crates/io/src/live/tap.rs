@@ -304,6 +304,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_longer_than_its_mtu_is_not_sent() {
+        let Some(before) = opened_before("short") else { return };
+        close(before, "short");
+        let mut port = open("short", Port::new(0), 1).unwrap();
+        let mut queue = port.queues[0].queue();
+        let mut sent = |len: usize, kind: [u8; 2]| {
+            let mut packet = vec![2; len];
+            packet[12..14].copy_from_slice(&kind);
+            let sent = queue.send(&[&packet]);
+            queue.attend();
+            (sent.packets, sent.too_big)
+        };
+        assert_eq!([1_514, 1_515].map(|len| sent(len, [8, 0])), [(1, 0), (0, 1)]);
+        assert_eq!([1_518, 1_519].map(|len| sent(len, [0x88, 0xa8])), [(1, 0), (0, 1)]);
+        assert!(ip("link set short mtu 9000"));
+        assert_eq!([9_014, 9_014].map(|len| sent(len, [8, 0])), [(0, 1), (1, 0)], "once looked at");
+    }
+
+    #[test]
     fn what_another_asked_for_before_is_asked_for_no_more() {
         const CHECKSUMS: u32 = 1;
         let Some(before) = opened_before("before") else { return };
