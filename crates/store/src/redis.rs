@@ -102,7 +102,10 @@ impl Redis {
             let mut scan = redis::cmd("SCAN");
             scan.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1000);
             let answer = self.link.ask_node(node, &scan)?;
-            let page = redis::from_redis_value::<(Vec<u8>, Vec<Vec<u8>>)>(answer);
+            let page = answer.extract_error().map_err(|error| {
+                Error::refused(self.link.name(), format!("SCAN: {error}"), link::STATE)
+            })?;
+            let page = redis::from_redis_value::<(Vec<u8>, Vec<Vec<u8>>)>(page);
             let (next, names) = page.map_err(|error| self.link.failed(error))?;
             keys.extend(names.iter().filter_map(|name| self.spelling.read(name)));
             if next == b"0" {

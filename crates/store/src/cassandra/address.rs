@@ -164,6 +164,16 @@ impl Address {
                 ("ca", file) if self.is_secure && !file.is_empty() => {
                     self.authority = Some(file.into());
                 }
+                // It may be a part of a password.
+                (name, _)
+                    if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') =>
+                {
+                    return Err(
+                        "in user and password `?` is written %3F, `&` %26 and `@` %40, or use \
+                                ?password_file=FILE"
+                            .to_owned(),
+                    );
+                }
                 (name, _) => {
                     return Err(format!(
                         "`{name}`: after `?` there are consistency=LEVEL, replication=N, timeout_ms=N, \
@@ -268,6 +278,7 @@ mod tests {
             ("cassandra://a/k?replication=0", "replication=0: write a number of copies from 1"),
             ("cassandra://a/k?timeout_ms=0", "timeout_ms=0: write 1 to 60000"),
             ("cassandra://a/k?timeout_s=1", "`timeout_s`: after `?` there are consistency=LEVEL"),
+            ("cassandra://me:pa?s3cret@a/k", "`?` is written %3F"),
             ("cassandra://a/k?ca=/x", "ca=FILE"),
             ("cassandra+ssl://me:s3cret@a/k", "cassandra+tls"),
         ] {

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode, utf8_percent_encode};
+use percent_encoding::{
+    AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode_str, percent_encode, utf8_percent_encode,
+};
 use redis::IntoConnectionInfo as _;
 
 use crate::error::Error;
@@ -92,8 +94,28 @@ impl Address {
         #[cfg(feature = "redis-tls")]
         crate::trust::check(authority.as_deref()).map_err(|why| bad(&why))?;
         let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let nodes: Vec<String> = hosts.split(',').map(with_port).collect();
+        let port = if how == "sentinel" { "26379" } else { "6379" };
+        let nodes: Vec<String> = hosts.split(',').map(|host| with_port(host, port)).collect();
+        if let Some(words) = credentials.strip_suffix('@').filter(|words| !words.contains(':')) {
+            let user = if words.is_empty() { "nobody" } else { "a user without a password" };
+            return Err(bad(&format!(
+                "{user} is not told to a server: write USER:PASSWORD@, or ?password_file=FILE"
+            )));
+        }
+        if how != "unix" && hosts.split(',').any(is_bare_ipv6) {
+            return Err(bad("an IPv6 address stands in brackets: redis://[2001:db8::1]:6379"));
+        }
         let (servers, database) = match how {
+            "unix" if !hosts.is_empty() => {
+                return Err(bad(
+                    "the path of a socket begins with `/`: redis+unix:///run/redis.sock",
+                ));
+            }
+            "cluster" if !path.is_empty() => {
+                return Err(bad(
+                    "a cluster has one database, and its address no other: leave `/…` out",
+                ));
+            }
             "unix" => (Servers::Socket(format!("/{path}")), ""),
             _ if hosts.split(',').any(str::is_empty) => return Err(bad("a host is missing")),
             "" if nodes.len() == 1 => (Servers::Single(nodes[0].clone()), path),
@@ -144,6 +166,7 @@ impl Address {
                 let words = words.iter().filter(|(_, word)| !word.is_empty());
                 let query: Vec<String> =
                     words.map(|(name, word)| format!("{name}={}", of_query(word))).collect();
+                let path = utf8_percent_encode(path, OF_PATH);
                 format!("redis+unix://{path}?{}", query.join("&"))
             }
             _ => format!("redis://{}{node}/{}", self.credentials, self.database),
@@ -192,6 +215,9 @@ fn of_query(word: &str) -> String {
     percent_encode(&percent_decode_str(word).collect::<Vec<u8>>(), NON_ALPHANUMERIC).to_string()
 }
 
+/// Letters of a path that mean something in an address.
+const OF_PATH: &AsciiSet = &CONTROLS.add(b'%').add(b'#').add(b'?').add(b' ');
+
 /// Why no server can be asked at an address.
 const NOT_UNDERSTOOD: &str = "a port is 1 to 65535; in user and password letters that mean something in an address \
                               are written %XX (`/` is %2F, `#` %23, `?` %3F, `@` %40, `%` %25), or use \
@@ -218,6 +244,10 @@ fn options(query: &str) -> Result<Options, String> {
             (word @ "sentinel_password_file", file) => {
                 options.sentinel_password = Some(password::of_file(word, file)?);
             }
+            // It may be a part of a password.
+            (name, _) if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') => {
+                return Err(NOT_UNDERSTOOD.to_owned());
+            }
             (name, _) => {
                 return Err(format!(
                     "`{name}`: after `?` only timeout_ms=N, password_file=FILE, sentinel_password_file=FILE \
@@ -229,12 +259,16 @@ fn options(query: &str) -> Result<Options, String> {
     Ok(options)
 }
 
-fn with_port(host: &str) -> String {
+fn with_port(host: &str, port: &str) -> String {
     // A colon inside brackets is of an IPv6 address.
     match host.rsplit_once(':') {
         Some((_, port)) if !port.contains(']') => host.to_string(),
-        _ => format!("{host}:6379"),
+        _ => format!("{host}:{port}"),
     }
+}
+
+fn is_bare_ipv6(host: &str) -> bool {
+    !host.starts_with('[') && host.matches(':').count() > 1
 }
 
 #[cfg(test)]
@@ -264,6 +298,8 @@ mod tests {
             "redis://:s3cret/@h",
             "redis://:s3#cret@h",
             "redis://h?password=s3cret",
+            "redis://:pa?s3cret@h",
+            "redis+sentinel://:ab?s3cret@h/m",
         ] {
             let error = Address::parse(wrong).unwrap_err();
             assert!(matches!(error, Error::Configuration { .. }), "{error}");
@@ -271,6 +307,9 @@ mod tests {
         }
         let socket = Address::parse("redis+unix://:pw@/run/r.sock").unwrap();
         assert_eq!(socket.of_node(""), "redis+unix:///run/r.sock?pass=pw");
+        let socket = Address::parse("redis+unix:///run/a%41#b.sock").unwrap();
+        assert_eq!(socket.of_node(""), "redis+unix:///run/a%2541%23b.sock?");
+        assert_eq!(shown("redis+sentinel://a,b:7/main"), "redis+sentinel://a:26379,b:7/main");
         let socket = Address::parse("redis+unix://me:a+b%26@/run/r.sock").unwrap();
         assert_eq!(socket.of_node(""), "redis+unix:///run/r.sock?user=me&pass=a%2Bb%26");
     }
@@ -340,6 +379,12 @@ mod tests {
             ("redis://h?timeout_ms=0", "timeout_ms=0: write 1 to 60000"),
             ("redis://h?timeout_s=3", "only timeout_ms=N"),
             ("redis://h/sessions", "a database is a number"),
+            ("redis://me@h", "write USER:PASSWORD@"),
+            ("redis+unix://me@/run/r.sock", "write USER:PASSWORD@"),
+            ("redis://::1", "in brackets: redis://[2001:db8::1]"),
+            ("redis+sentinel://h,fe80::1:26379/main", "in brackets"),
+            ("redis+cluster://h:1/5", "a cluster has one database"),
+            ("redis+unix://run/r.sock", "begins with `/`: redis+unix:///run"),
             ("redis://u:s3cret@", "host"),
             ("redis://u:s3cret@h?ca=/etc/ca.pem", "`ca` is for TLS: begin with rediss"),
         ];

@@ -161,14 +161,21 @@ impl Link {
     fn not_connected(&self, error: &RedisError) -> Error {
         match error.kind() {
             _ if is_refusal(error) => Error::refused(&self.name, error, CREDENTIALS),
-            // There is nothing else that it is told then.
-            ErrorKind::Server(_) => Error::refused(
-                &self.name,
-                error,
-                "name a database that it has: …/0 is always there",
-            ),
+            ErrorKind::Server(_) | ErrorKind::Extension => self.not_taken(&error.to_string()),
             _ => self.broken("", error, true),
         }
+    }
+
+    /// Why a server answers but does not take what it is told first: user, password, database.
+    fn not_taken(&self, says: &str) -> Error {
+        if let Some(says) = unknown_command(says) {
+            return Error::refused(&self.name, says, NO_SUCH_COMMAND);
+        }
+        let look = match says.contains("DB index") {
+            true => "name a database that it has: …/0 is always there",
+            false => STATE,
+        };
+        Error::refused(&self.name, says, look)
     }
 
     /// Why a connection did not last, to whom `from` says where it is not of the address.

@@ -139,7 +139,11 @@ impl Wire {
         let end = Instant::now() + all;
         self.wait(each, end);
         let sent = self.stream.write_all(&packed.concat()).and_then(|()| self.stream.flush());
-        sent.map_err(|why| late(why, each))?;
+        if let Err(why) = sent {
+            // Before it closed the connection the server may have said why.
+            let said = self.parser.parse_value(&mut self.stream).and_then(Value::extract_error);
+            return Err(said.err().filter(|said| !said.is_io_error()).unwrap_or(late(why, each)));
+        }
         let mut answers = Vec::with_capacity(packed.len());
         while answers.len() < packed.len() {
             let answer = self.parser.parse_value(&mut self.stream);
@@ -199,11 +203,13 @@ fn late(why: impl Into<RedisError>, within: Duration) -> RedisError {
     }
 }
 
+/// What an answer to user and password says; of a server that takes nobody, whoever it is, that.
 fn not_let_in(why: RedisError) -> RedisError {
-    match why.is_io_error() {
-        true => why,
-        false => {
-            (redis::ErrorKind::AuthenticationFailed, "nobody is let in so", why.to_string()).into()
-        }
+    const ANYBODY: [&str; 5] =
+        ["DENIED", "max number of clients", "unknown command", "LOADING", "MASTERDOWN"];
+    let says = why.to_string();
+    if why.is_io_error() || ANYBODY.iter().any(|word| says.contains(word)) {
+        return why;
     }
+    (redis::ErrorKind::AuthenticationFailed, "nobody is let in so", says).into()
 }

@@ -168,3 +168,27 @@ fn another_kind_of_server_than_the_address_says_is_told() {
     let listed = driver(&format!("redis://{sentinel}")).keys("nat@").unwrap_err().to_string();
     assert!(listed.contains("unknown command 'SCAN'): a sentinel is named"), "{listed}");
 }
+
+#[test]
+fn a_server_that_takes_nobody_says_why_and_no_password_is_shown() {
+    if !available() {
+        return;
+    }
+    let quiet = Server::start(&["--rename-command", "AUTH", "\"\""]);
+    let full = Server::start(&["--maxclients", "1"]);
+    let _only = full.connect();
+    for (node, says) in [
+        (quiet.node(), "unknown command 'AUTH'): a sentinel is named as"),
+        (full.node(), "max number of clients reached): see how the server is"),
+    ] {
+        for who in ["me:s3cret@", ""] {
+            let answer = told(&format!("redis://{who}{node}?timeout_ms=2000"));
+            if who.is_empty() && says.contains("AUTH") {
+                assert_eq!(answer, Ok(()));
+                continue;
+            }
+            let error = answer.unwrap_err();
+            assert!(error.contains(says) && !error.contains("is it running"), "{error}");
+        }
+    }
+}
