@@ -146,6 +146,8 @@ fn a_copy_without_an_end_is_told() {
     let mut capture = lab.serve("nf", &format!("{PROGRAM} capture nf.sock -o ends.pcapng"));
     std::thread::sleep(Duration::from_millis(500));
     ping(&lab, "a", "10.0.0.2", 56);
+    // What was copied has been handed over.
+    std::thread::sleep(Duration::from_millis(500));
     nop.kill();
     assert_eq!(capture.wait().code(), Some(4));
     assert!(count(&lab, "ends.pcapng").0 >= 20, "what has come is there");
