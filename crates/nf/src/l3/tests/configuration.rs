@@ -69,9 +69,17 @@ fn says_what_is_wrong_and_what_to_write() {
     }
 }
 
+/// Of an interface and each `rest` after it something is wrong, which is said in these words.
+fn says(cases: &[(&str, &str)]) {
+    for (rest, words) in cases {
+        let error = read(&lan(rest)).unwrap_err();
+        assert!(error.contains(words), "{rest}\n gives: {error}");
+    }
+}
+
 #[test]
-fn says_what_is_wrong_with_routes_and_neighbours() {
-    for (rest, words) in [
+fn says_what_is_wrong_with_routes() {
+    says(&[
         (
             "[[routes]]\nto = \"10.1.0.1/16\"",
             "setting `routes[0].to`: \"10.1.0.1/16\" has host bits set; write \"10.1.0.0/16\"",
@@ -85,10 +93,6 @@ fn says_what_is_wrong_with_routes_and_neighbours() {
         (
             "[[routes]]\nto = \"10.1.0.0/16\"\nvia = \"10.0.0.255\"",
             "10.0.0.255 is no host's address",
-        ),
-        (
-            "[[neighbours]]\naddress = \"10.0.0.0\"\nmac = \"02:00:00:00:00:09\"",
-            "setting `neighbours[0].address`: 10.0.0.0 is no host's address",
         ),
         (
             "[[routes]]\nto = \"10.1.0.0/16\"\nvia = \"ten\"",
@@ -126,6 +130,16 @@ fn says_what_is_wrong_with_routes_and_neighbours() {
             "[[routes]]\nto = \"10.1.0.0/16\"\nvia = \"10.0.0.2\"\nmetric = 1",
             "setting `routes[0].metric` does not exist",
         ),
+    ]);
+}
+
+#[test]
+fn says_what_is_wrong_with_neighbours() {
+    says(&[
+        (
+            "[[neighbours]]\naddress = \"10.0.0.0\"\nmac = \"02:00:00:00:00:09\"",
+            "setting `neighbours[0].address`: 10.0.0.0 is no host's address",
+        ),
         (
             "[[neighbours]]\naddress = \"10.0.0.1\"\nmac = \"02:00:00:00:00:09\"",
             "10.0.0.1 is our own address",
@@ -142,10 +156,7 @@ fn says_what_is_wrong_with_routes_and_neighbours() {
             "[[neighbours]]\nmac = \"02:00:00:00:00:09\"",
             "setting `neighbours[0].address`: must be given (IP address)",
         ),
-    ] {
-        let error = read(&lan(rest)).unwrap_err();
-        assert!(error.contains(words), "{rest}\n gives: {error}");
-    }
+    ]);
 }
 
 #[test]
