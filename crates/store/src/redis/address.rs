@@ -93,47 +93,14 @@ impl Address {
         }
         #[cfg(feature = "redis-tls")]
         crate::trust::check(authority.as_deref()).map_err(|why| bad(&why))?;
-        let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let port = if how == "sentinel" { "26379" } else { "6379" };
-        let nodes: Vec<String> = hosts.split(',').map(|host| with_port(host, port)).collect();
-        if let Some(words) = credentials.strip_suffix('@').filter(|words| !words.contains(':')) {
-            let user = if words.is_empty() { "nobody" } else { "a user without a password" };
-            return Err(bad(&format!(
-                "{user} is not told to a server: write USER:PASSWORD@, or ?password_file=FILE"
-            )));
+        // A server is told no user without a password, and would take us for another.
+        if !credentials.is_empty() && !credentials.contains(':') {
+            return Err(bad("a user has a password: write USER:PASSWORD@, or ?password_file=FILE"));
         }
-        if how != "unix" && hosts.split(',').any(is_bare_ipv6) {
-            return Err(bad("an IPv6 address stands in brackets: redis://[2001:db8::1]:6379"));
-        }
-        let (servers, database) = match how {
-            "unix" if !hosts.is_empty() => {
-                return Err(bad(
-                    "the path of a socket begins with `/`: redis+unix:///run/redis.sock",
-                ));
-            }
-            "cluster" if !path.is_empty() => {
-                return Err(bad(
-                    "a cluster has one database, and its address no other: leave `/…` out",
-                ));
-            }
-            "unix" => (Servers::Socket(format!("/{path}")), ""),
-            _ if hosts.split(',').any(str::is_empty) => return Err(bad("a host is missing")),
-            "" if nodes.len() == 1 => (Servers::Single(nodes[0].clone()), path),
-            "" => return Err(bad("several hosts are redis+sentinel:// or redis+cluster://")),
-            "sentinel" if path.is_empty() => {
-                return Err(bad("the name that sentinels know is missing: …/name"));
-            }
-            "sentinel" => (Servers::Sentinels(nodes, path.to_string()), ""),
-            "cluster" => (Servers::Cluster(nodes), ""),
-            _ => return Err(bad("after `+` only unix, sentinel and cluster are known")),
-        };
-        if !database.bytes().all(|digit| digit.is_ascii_digit()) {
-            return Err(bad("a database is a number, as in redis://host:6379/0"));
-        }
+        let (servers, database) = servers(how, rest).map_err(bad)?;
         if sentinel_password.is_some() && !matches!(servers, Servers::Sentinels(..)) {
             return Err(bad("only redis+sentinel:// has a `sentinel_password_file`"));
         }
-        let database = database.to_string();
         let all = Self {
             servers,
             scheme: secure,
@@ -222,6 +189,42 @@ const OF_PATH: &AsciiSet = &CONTROLS.add(b'%').add(b'#').add(b'?').add(b' ');
 const NOT_UNDERSTOOD: &str = "a port is 1 to 65535; in user and password letters that mean something in an address \
                               are written %XX (`/` is %2F, `#` %23, `?` %3F, `@` %40, `%` %25), or use \
                               ?password_file=FILE";
+
+/// The servers that stand in an address, `how` they belong together, and the database of one.
+///
+/// # Errors
+/// What is wrong, in words.
+fn servers(how: &str, rest: &str) -> Result<(Servers, String), &'static str> {
+    let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
+    if how == "unix" {
+        return match hosts.is_empty() {
+            true => Ok((Servers::Socket(format!("/{path}")), String::new())),
+            false => Err("the path of a socket begins with `/`: redis+unix:///run/redis.sock"),
+        };
+    }
+    if hosts.split(',').any(str::is_empty) {
+        return Err("a host is missing");
+    }
+    if hosts.split(',').any(is_bare_ipv6) {
+        return Err("an IPv6 address stands in brackets: redis://[2001:db8::1]:6379");
+    }
+    let port = if how == "sentinel" { "26379" } else { "6379" };
+    let nodes: Vec<String> = hosts.split(',').map(|host| with_port(host, port)).collect();
+    match how {
+        "" if !path.bytes().all(|digit| digit.is_ascii_digit()) => {
+            Err("a database is a number, as in redis://host:6379/0")
+        }
+        "" if nodes.len() == 1 => Ok((Servers::Single(nodes[0].clone()), path.to_owned())),
+        "" => Err("several hosts are redis+sentinel:// or redis+cluster://"),
+        "sentinel" if path.is_empty() => Err("the name that sentinels know is missing: …/name"),
+        "sentinel" => Ok((Servers::Sentinels(nodes, path.to_owned()), String::new())),
+        "cluster" if !path.is_empty() => {
+            Err("a cluster has one database, and its address no other: leave `/…` out")
+        }
+        "cluster" => Ok((Servers::Cluster(nodes), String::new())),
+        _ => Err("after `+` only unix, sentinel and cluster are known"),
+    }
+}
 
 /// What stands behind the `?`.
 struct Options {
