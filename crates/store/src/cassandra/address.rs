@@ -278,7 +278,7 @@ mod tests {
             ("cassandra://a/k?replication=0", "replication=0: write a number of copies from 1"),
             ("cassandra://a/k?timeout_ms=0", "timeout_ms=0: write 1 to 60000"),
             ("cassandra://a/k?timeout_s=1", "`timeout_s`: after `?` there are consistency=LEVEL"),
-            ("cassandra://me:pa?s3cret@a/k", "`?` is written %3F"),
+            ("cassandra://a/k?s3cret@b", "`?` is written %3F"),
             ("cassandra://a/k?ca=/x", "ca=FILE"),
             ("cassandra+ssl://me:s3cret@a/k", "cassandra+tls"),
         ] {
