@@ -29,6 +29,11 @@ pub(crate) fn taken_out(query: &str) -> (String, Option<&str>) {
     (others.join("&"), file)
 }
 
+/// Whether it is as words behind the `?` are: anything else may be a part of a password, and is not said back.
+pub(crate) fn is_word(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -55,6 +55,14 @@ pub(super) fn mtu(name: &str) -> Option<usize> {
     usize::try_from(request.number()).ok()
 }
 
+/// Bytes of an Ethernet header.
+pub(super) const HEADER: usize = 14;
+
+/// Bytes of the longest packet that it sends, with the Ethernet header.
+pub(super) fn longest(name: &str) -> Option<usize> {
+    mtu(name).map(|mtu| mtu + HEADER)
+}
+
 /// Whether a packet fits an interface that sends `longest` bytes, the Ethernet header among them; a VLAN tag, of a
 /// customer or a provider (IEEE 802.1Q), does not count.
 #[inline(always)]

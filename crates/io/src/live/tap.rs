@@ -19,7 +19,6 @@ const DEVICE: &str = "/dev/net/tun";
 const BUFFERS: usize = 128;
 /// Longest frame: as long as an IP packet can be, with Ethernet header and VLAN tag.
 const LONGEST: usize = 65_536 + 18;
-const HEADER: usize = 14;
 
 /// Queues of a TAP at most (`MAX_TAP_QUEUES` in `drivers/net/tun.c`).
 const MOST_QUEUES: usize = 256;
@@ -142,7 +141,7 @@ struct Tap<'m> {
 /// Bytes of the longest packet that the interface sends, with the Ethernet header: the kernel does not hold what is
 /// written to a TAP against its MTU.
 fn longest(name: &str) -> usize {
-    interface::mtu(name).map_or(LONGEST, |mtu| mtu + HEADER)
+    interface::longest(name).unwrap_or(LONGEST)
 }
 
 impl Tap<'_> {

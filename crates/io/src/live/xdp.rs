@@ -11,6 +11,7 @@ mod umem;
 use super::afpacket::{is_cut_off, open_sender, receive_all, send_through};
 use super::claim::{Claim, claim};
 use super::error::{Capability, OpenError, held};
+use super::interface::HEADER;
 use super::offload::finish_unmarked;
 use super::system::{Mapping, bind, kick, option, receive, set_option, socket};
 use super::{LivePort, Opened, Queue, QueueStatistics, Sent, interface};
@@ -32,8 +33,6 @@ const TX_PAGE: i64 = 0x8000_0000;
 const FILL_PAGE: i64 = 0x1_0000_0000;
 const COMPLETION_PAGE: i64 = 0x1_8000_0000;
 
-/// Bytes of an Ethernet header.
-const HEADER: usize = 14;
 /// Bytes of the longest IP packet that is sent, whatever the interface carries.
 pub(super) const LARGEST: usize = CHUNK - HEADER;
 
@@ -372,7 +371,7 @@ struct Xdp<'m> {
 /// Bytes of the longest packet that the interface `name` sends. The kernel looks at the length of what comes
 /// by a packet socket, and not of what comes from here: whoever receives it drops it.
 fn longest(name: &str) -> usize {
-    interface::mtu(name).map_or(CHUNK, |mtu| mtu + HEADER)
+    interface::longest(name).unwrap_or(CHUNK)
 }
 
 /// Whether an interface that sends `longest` bytes takes this packet.

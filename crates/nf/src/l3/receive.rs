@@ -306,25 +306,14 @@ fn has_priority_only<M: Mode>(packet: &Packet<'_, M>) -> bool {
 /// Whether a source route is to be followed from here on, so that this is not where the packet was sent to: a routing
 /// header with segments left (RFC 8200, 4.4), a loose or strict source route that is not used up (RFC 791, 3.1).
 fn has_hops_left<M: Mode>(packet: &Packet<'_, M>) -> bool {
-    const FIXED: usize = 20;
-    if packet.layout().is_routed() {
-        return true;
-    }
-    let Some(ipv4) = packet.ipv4() else { return false };
-    let start = packet.layout().l3_offset();
-    let options = start + FIXED..start + usize::from(ipv4.header_len());
-    let mut rest = packet.bytes().get(options).unwrap_or_default();
-    loop {
-        match *rest {
-            [131 | 137, len, pointer, ..] => return pointer <= len,
-            [1, ref next @ ..] => rest = next,
-            [0, ..] | [] | [_] => return false,
-            [_, len, ..] => match rest.get(usize::from(len.max(2))..) {
-                Some(next) => rest = next,
-                None => return false,
-            },
-        }
-    }
+    /// Loose and strict source route; what is left of them begins where they point to, counted from their kind.
+    const ROUTES: [u8; 2] = [131, 137];
+    let options = packet.ipv4().map(|ipv4| ipv4.options());
+    let mut routes = options.into_iter().flatten().filter(|option| ROUTES.contains(&option.kind));
+    let goes_on = |content: &[u8]| {
+        content.first().is_some_and(|pointer| usize::from(*pointer) <= 2 + content.len())
+    };
+    packet.layout().is_routed() || routes.any(|option| goes_on(option.content))
 }
 
 fn is_discovery<M: Mode>(packet: &Packet<'_, M>) -> bool {

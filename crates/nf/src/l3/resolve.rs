@@ -207,17 +207,17 @@ impl L3 {
         let interface = self.interfaces.get(usize::from(neighbour.port.index()));
         let Some(interface) = interface.and_then(Option::as_ref) else { return };
         let (out, mac) = (&mut self.scratch, interface.mac);
+        let known = neighbour.is_resolved.then(|| neighbour.mac());
         let len = match (interface.address_towards(neighbour.address), neighbour.address) {
             (Some(IpAddr::V4(from)), IpAddr::V4(whom)) => craft::arp_request(out, mac, from, whom),
             (Some(IpAddr::V6(from)), IpAddr::V6(whom)) => {
-                let known = neighbour.is_resolved.then(|| neighbour.mac());
                 craft::neighbour_solicitation(out, mac, from, whom, known)
             }
             _ => None,
         };
         let Some(frame) = len.and_then(|len| self.scratch.get_mut(..len)) else { return };
-        if neighbour.is_resolved {
-            frame[..6].copy_from_slice(&neighbour.mac().octets());
+        if let Some(known) = known {
+            frame[..6].copy_from_slice(&known.octets());
         }
         cx.emit(neighbour.port, frame);
     }

@@ -56,8 +56,8 @@ fn put_arp(
 }
 
 /// Asks the group that `target` must be in for its Ethernet address, or itself where that is `known` and may be
-/// another by now (RFC 4861, 7.3.3). A sender that has no address
-/// yet (`::`) asks whether `target` is taken, and names no Ethernet address (RFC 4861, 4.3).
+/// another by now (RFC 4861, 7.3.3). A sender that has no address yet (`::`) asks whether `target` is taken, and names
+/// no Ethernet address (RFC 4861, 4.3).
 pub fn neighbour_solicitation(
     out: &mut [u8],
     sender_mac: MacAddr,

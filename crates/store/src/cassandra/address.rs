@@ -60,6 +60,10 @@ fn credentials(user: Option<&str>, file: Option<&str>) -> Result<Option<(String,
     })
 }
 
+/// What to do where a password has ended an address.
+const ESCAPED: &str =
+    "in user and password `?` is written %3F, `&` %26 and `@` %40, or use ?password_file=FILE";
+
 impl Address {
     /// Reads an address: `cassandra://USER:PASSWORD@HOST:PORT,…/KEYSPACE`, the port 9042 where none is
     /// said; `cassandra+tls` for TLS. After `?`, with `&` between them: `consistency` (`quorum`; also `one`, `two`,
@@ -164,16 +168,7 @@ impl Address {
                 ("ca", file) if self.is_secure && !file.is_empty() => {
                     self.authority = Some(file.into());
                 }
-                // It may be a part of a password.
-                (name, _)
-                    if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') =>
-                {
-                    return Err(
-                        "in user and password `?` is written %3F, `&` %26 and `@` %40, or use \
-                                ?password_file=FILE"
-                            .to_owned(),
-                    );
-                }
+                (name, _) if !password::is_word(name) => return Err(ESCAPED.to_owned()),
                 (name, _) => {
                     return Err(format!(
                         "`{name}`: after `?` there are consistency=LEVEL, replication=N, timeout_ms=N, \

@@ -247,10 +247,7 @@ fn options(query: &str) -> Result<Options, String> {
             (word @ "sentinel_password_file", file) => {
                 options.sentinel_password = Some(password::of_file(word, file)?);
             }
-            // It may be a part of a password.
-            (name, _) if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') => {
-                return Err(NOT_UNDERSTOOD.to_owned());
-            }
+            (name, _) if !password::is_word(name) => return Err(NOT_UNDERSTOOD.to_owned()),
             (name, _) => {
                 return Err(format!(
                     "`{name}`: after `?` only timeout_ms=N, password_file=FILE, sentinel_password_file=FILE \

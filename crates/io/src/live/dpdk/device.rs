@@ -39,8 +39,6 @@ pub(super) struct Device {
 
 /// Arguments by which `net_pcap` reads an interface, and no capture.
 const CAPTURED: [&str; 3] = ["iface", "rx_iface", "rx_iface_in"];
-/// Bytes of an Ethernet header.
-const HEADER: usize = 14;
 
 impl Device {
     /// Starts `written` with a queue for each worker.
@@ -137,8 +135,8 @@ impl Device {
 
     /// Bytes of the longest packet that it sends now, without a VLAN tag.
     pub(super) fn longest(&self) -> usize {
-        let mtu = self.interface.as_deref().and_then(interface::mtu);
-        mtu.map_or(self.longest, |mtu| self.longest.min(mtu + HEADER))
+        let interface = self.interface.as_deref().and_then(interface::longest);
+        interface.map_or(self.longest, |longest| self.longest.min(longest))
     }
 
     /// Starts it again, whose interface was gone and is back, when nobody uses it. False: not yet.
